@@ -47,7 +47,7 @@ impl Random {
         (0..count).map(|part| (start(part) + self.below(start(part + 1) - start(part))) as u32).collect()
     }
 
-    /// `count` distinct numbers of 0..`below`, in no particular order (Floyd's algorithm).
+    /// `count` distinct numbers of 0..`below` (Floyd's algorithm). Their order is not random: the last numbers are mostly drawn last.
     pub(crate) fn sample(&mut self, count: usize, below: usize) -> Vec<usize> {
         let mut chosen = std::collections::HashSet::with_capacity(count);
         let mut sample = Vec::with_capacity(count);

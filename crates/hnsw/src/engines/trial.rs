@@ -75,15 +75,23 @@ impl Found {
     }
 }
 
+/// The number of queries, and of queries and rows of the sample together.
+fn counts(points: usize) -> (usize, usize) {
+    let wanted = (points / SHARE).clamp(FEWEST, MOST) + QUERIES;
+    let count = wanted.min(points / PART);
+    (count * QUERIES / wanted, count)
+}
+
 /// Builds and searches both graphs of a sample of `points`; `None` if there are too few points.
 pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildError> {
     let Setup { spec, measure, pool, control, store, .. } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
-    let wanted = (points.len() / SHARE).clamp(FEWEST, MOST);
-    let count = (wanted + QUERIES).min(points.len() / PART);
+    let (queries, count) = counts(points.len());
     let drawn = random.sample(count, points.len());
-    let drawn: Vec<u32> = drawn.into_iter().map(|at| points[at]).collect();
-    let (queries, rows) = drawn.split_at(count * QUERIES / (wanted + QUERIES));
+    let mut drawn: Vec<u32> = drawn.into_iter().map(|at| points[at]).collect();
+    // The order in which `sample` draws is not random, but any rows may be queries.
+    random.shuffle(&mut drawn);
+    let (queries, rows) = drawn.split_at(queries);
     if queries.is_empty() || rows.len() <= 2 * usize::from(spec.m) {
         return Ok(None);
     }
@@ -157,11 +165,20 @@ fn search_all(
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Trial};
+    use super::{Found, Trial, counts};
 
     fn trial(insertion: ([f32; 3], usize), bulk: ([f32; 3], usize)) -> Trial {
         let found = |(recall, visited)| Found { recall, visited };
         Trial { insertion: found(insertion), bulk: found(bulk), few: 150 }
+    }
+
+    #[test]
+    fn a_trial_has_the_values_of_the_estimate() {
+        for points in [0, 100, 11_200, 11_201, 32_000, 100_000, 127_999, 128_000, 10_000_000] {
+            let (queries, count) = counts(points);
+            assert_eq!(count as u64, pages::sizes::in_trial(points as u64), "{points}");
+            assert!(queries <= count / 3 && (queries == super::QUERIES || points < 11_200), "{points}: {queries}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
-use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, REVERSE, kept, room};
+use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, REVERSE, in_trial, kept, room};
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
@@ -33,6 +33,20 @@ pub mod sizes {
         (if 2 * list > 64 { 2 * list } else { 64 }) - 8
     }
 
+    /// Values of a trial, which are copied twice, for a table of `elements`: a sample and its queries.
+    #[must_use]
+    pub const fn in_trial(elements: u64) -> u64 {
+        let sample = elements / 16;
+        let sample = if sample < 2000 {
+            2000
+        } else if sample > 8000 {
+            8000
+        } else {
+            sample
+        };
+        if sample + 800 < elements / 4 { sample + 800 } else { elements / 4 }
+    }
+
     /// Candidates come in beyond those that are kept, before they are sorted.
     #[must_use]
     pub const fn room(kept: u64) -> u64 {
@@ -46,7 +60,8 @@ const PROGRAM_BYTES: u64 = 14 << 20;
 /// A build's connection, and batches of rows and pages in transit.
 const PER_BUILD: u64 = 6 << 20;
 
-/// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs: a leaf, and a cell with the candidates of its points.
+/// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs, or as bits: a leaf, and a cell with the candidates of
+/// its points.
 const PACKED_CODES: u64 = 7 << 9;
 
 /// Bytes per thread for what does not grow with values or lists: indices and heaps of a leaf, and distances of the diversity rule.
@@ -59,7 +74,7 @@ const INVERTED_NUMBER: u64 = 8 + 8 + 3 * 4 + 4 * 8;
 /// Bytes per element besides its lists, during partition, and while neighbors are chosen: numbers, levels, order and pivots.
 const GROUPED: u64 = 270;
 const CHOOSING: u64 = 75;
-/// The part of both that only types with codes need: notes on codes, and pivots that are compared by tiles.
+/// The part of both that sparse values in inverted lists do not need: notes on codes, and pivots that are compared by tiles.
 const BY_PRODUCTS: u64 = 32;
 /// Bytes per element for the position of its value, needed if rows did not come in the order of the table.
 const PLACED: u64 = 4;
@@ -92,7 +107,9 @@ impl Estimate {
     /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
     /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; sparse values in inverted lists; lists of a cell |
+    /// | thread | the values of a leaf as f32, or codes or bits of a leaf and of a cell; sparse values in inverted lists; lists of a cell |
+    ///
+    /// Where a trial chooses the engine, its sample may need more than the elements' lists and candidates.
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
         self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
@@ -102,7 +119,7 @@ impl Estimate {
     #[must_use]
     pub fn spooled_memory_bytes(&self, threads: u32) -> u64 {
         let m = u64::from(self.m);
-        let rest = (2 * m * CANDIDATE + CHOOSING).max(GROUPED) - if self.codes() > 0 { 0 } else { BY_PRODUCTS };
+        let rest = (2 * m * CANDIDATE + CHOOSING).max(GROUPED) - if self.is_inverted() { BY_PRODUCTS } else { 0 };
         let upper = 4 * m / (m - 1).max(1);
         // Candidates of layer 0 only: those of upper layers are freed by then.
         let candidates = CANDIDATE * room(kept(2 * m));
@@ -111,13 +128,16 @@ impl Estimate {
         let element = PLACED + upper + (candidates + rest).max(navigating);
         // TIDs are sorted from one array into another; until then each row also has the number of its element.
         let row = 2 * 6 + 4;
-        let all = self.elements.saturating_mul(element).saturating_add(self.rows.saturating_mul(row));
+        // A trial has ended before the candidates of the build are found.
+        let trial = in_trial(self.elements).saturating_mul(element + 2 * self.value_len as u64);
+        let all = self.elements.saturating_mul(element).max(trial).saturating_add(self.rows.saturating_mul(row));
         let leaf = match self.value_type {
             ValueType::SparseVec => {
                 let inverted = self.elements.min(INVERTED).saturating_mul(self.entries());
                 inverted.saturating_mul(INVERTED_NUMBER).max(PACKED * 4 * self.codes())
             }
-            _ => PACKED * 4 * self.codes(),
+            ValueType::Bit => self.elements.min(PACKED_CODES).saturating_mul(self.value_len as u64),
+            ValueType::Vector | ValueType::HalfVec => PACKED * 4 * self.codes(),
         };
         // The lists of a cell, and a bit for each element: whether it is among the cell's candidates.
         let thread = leaf + CELL * FULL * kept(2 * m) * CANDIDATE + self.elements / 8 + PER_THREAD;
@@ -143,6 +163,11 @@ impl Estimate {
             }
             ValueType::Bit | ValueType::SparseVec => 0,
         }
+    }
+
+    /// Whether values are sparse and compared by inverted lists.
+    fn is_inverted(&self) -> bool {
+        self.value_type == ValueType::SparseVec && self.codes() == 0
     }
 
     /// Entries of a sparse value.
