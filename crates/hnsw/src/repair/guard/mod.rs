@@ -135,10 +135,12 @@ impl<'a> Guard<'a> {
                 Ok(self.search(graph, scratch, at))
             })?;
         let mean = |sum: f32, count: usize| if count == 0 { 1.0 } else { sum / count as f32 };
-        let (all, wide) = (self.probes.len(), self.probes.len().min(PROBES_WIDE));
-        let [mut recall, mut low, mut local, mut squares] = [0.0; 4];
+        let ([mut all, mut wide], [mut recall, mut low, mut local, mut squares]) = ([0; 2], [0.0; 4]);
         let mut kinds = [(0.0, 0); Kind::COUNT];
-        for (found, kind) in each.into_iter().zip(&self.kinds) {
+        for (at, (found, kind)) in each.into_iter().zip(&self.kinds).enumerate() {
+            let Some(found) = found else { continue };
+            all += 1;
+            wide += usize::from(at < PROBES_WIDE);
             recall += found[0];
             low += found[1];
             local += found[2];
@@ -154,8 +156,8 @@ impl<'a> Guard<'a> {
     }
 
     /// The recall of three searches for the probe at a position: from the entry point with `EF_SEARCH`, which is 0 after the first
-    /// [`PROBES_WIDE`] probes, and with `EF_LOW`; from the true nearest element with `EF_LOW`.
-    fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> [f32; 3] {
+    /// [`PROBES_WIDE`] probes, and with `EF_LOW`; from the true nearest element with `EF_LOW`. `None` if no element is at a finite distance.
+    fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> Option<[f32; 3]> {
         let (probe, exact, hidden) = (self.probes[at].as_slice(), &self.exact[at], self.kinds[at].hidden());
         let graph = &Without(graph, hidden);
         self.measure.ask(query, probe);
@@ -164,7 +166,7 @@ impl<'a> Guard<'a> {
             distance: |element| self.measure.distance_of(query, probe, self.store.value(element)),
             bytes: |element| self.store.value(element),
         };
-        let Some(furthest) = exact.last() else { return [1.0; 3] };
+        let furthest = exact.last()?;
         let share = |found: &[Candidate]| {
             // A search may begin at the hidden element.
             let found = found.iter().filter(|near| Some(near.element()) != hidden).take(exact.len());
@@ -173,7 +175,7 @@ impl<'a> Guard<'a> {
         let recall = if at < PROBES_WIDE { share(&searcher.search(graph, distances, |_| {}, EF_SEARCH)) } else { 0.0 };
         let low = share(&searcher.search(graph, distances, |_| {}, EF_LOW));
         let local = share(&searcher.layer(graph, &mut distances, |_| {}, &exact[..1], EF_LOW, 0));
-        [recall, low, local]
+        Some([recall, low, local])
     }
 }
 
@@ -226,6 +228,30 @@ mod tests {
             guard.quality(&draft, &control).unwrap()
         });
         assert!(quality.kinds.iter().all(|&recall| recall > 0.99), "{quality:?}");
+    }
+
+    #[test]
+    fn probes_without_neighbors_do_not_count() {
+        const POINTS: u32 = 1000;
+        let points: Vec<u32> = (0..POINTS).collect();
+        let (spec, control) = (BuildSpec::new(ValueType::Vector, Metric::L2, 1, 16, 64), Control::default());
+        let quality = |value: fn(u32) -> f32| {
+            let store = store(&points.iter().map(|&at| [value(at)]).collect::<Vec<_>>());
+            // No links: a search finds the entry point alone.
+            let draft = Draft::new(16, points.iter().map(|&at| u8::from(at == 0)).collect());
+            pool().run(|| {
+                let space = euclidean::<1>(&store);
+                Guard::new(space, &spec, &points, &draft, Sample::Large, &control)
+                    .unwrap()
+                    .quality(&draft, &control)
+                    .unwrap()
+            })
+        };
+        // Their squares, also those of their differences, overflow.
+        let overflowing = quality(|at| 1e25 * (at + 1) as f32);
+        assert_eq!((overflowing.recall, overflowing.low), (1.0, 1.0), "no probe tells anything");
+        let few = quality(|at| if at % 100 == 0 { 1e25 * (at + 1) as f32 } else { at as f32 });
+        assert!(few.recall < 0.05 && few.low < 0.05, "{few:?}");
     }
 
     #[test]
