@@ -37,6 +37,11 @@ pub(crate) fn nearest(
     if inverts {
         inverted.fill_values(space.measure, values.iter().map(Vec::as_slice));
     }
+    // Merges the results for one value.
+    let nearest_of = |all: &mut Vec<Candidate>| {
+        all.sort_unstable();
+        all.truncate(k);
+    };
     // The `k` nearest of a block for each value, in any order, and some more.
     let chunk = |points: &[u32]| {
         let (mut nearest, mut cols) = (Nearest::default(), Group::default());
@@ -84,15 +89,13 @@ pub(crate) fn nearest(
                     let listed = list(row_block * ROWS + at);
                     hidden.retain(|col| !listed.contains(col));
                     lists[at].extend(measured(row_block * ROWS + at, &hidden));
+                    // Among near-identical elements half of the block may be hidden from each value.
+                    nearest_of(&mut lists[at]);
+                    lists[at].shrink_to_fit();
                 }
             }
         }
         lists
-    };
-    // Merges the results for one value.
-    let nearest_of = |all: &mut Vec<Candidate>| {
-        all.sort_unstable();
-        all.truncate(k);
     };
     let part = |points: &[u32]| {
         let mut all = vec![Vec::new(); values.len()];
