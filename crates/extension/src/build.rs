@@ -72,7 +72,7 @@ unsafe fn try_externally(
             column => column,
         };
         let engaged = match column.and_then(|column| engage(heap, index, options, column)) {
-            Err(failure) if locally => {
+            Err(failure) if locally && !failure.is_cancellation() => {
                 failure.warn_of_fallback("no builder is available");
                 return std::ptr::null_mut();
             }

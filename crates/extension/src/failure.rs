@@ -82,6 +82,11 @@ impl Failure {
         matches!(self.code, ERRCODE_CONNECTION_FAILURE | ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION)
     }
 
+    /// Whether somebody cancelled the build.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        self.code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+    }
+
     /// Adds a sentence to the hint.
     pub(crate) fn also_hint(mut self, hint: &str) -> Self {
         self.hint = format!("{} {hint}", self.hint).trim_start().into();

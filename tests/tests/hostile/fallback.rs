@@ -106,6 +106,17 @@ fn a_cancelled_statement_does_not_fall_back() {
 }
 
 #[test]
+fn a_build_that_the_owner_of_the_builder_cancels_does_not_fall_back() {
+    let mut scene = Scene::new("fallback_owner");
+    scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
+    scene.fails_with("cancelled while it waits", ("57014", "cancelled by the builder's operator"), |peer| {
+        peer.hello()?;
+        let cancelled = "build cancelled by the builder's operator";
+        peer.say(&BuilderMessage::Error(ErrorReport::new(SqlState::QUERY_CANCELED, cancelled)))
+    });
+}
+
+#[test]
 fn a_setting_makes_every_build_external() {
     let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let mut scene = Scene::new("by_default");
