@@ -9,6 +9,7 @@ use crate::engines::intake::{Intake, Setup};
 use crate::input::TakenRows;
 use crate::random::Random;
 use crate::select::{Far, Gathered};
+use crate::tasks::ranges;
 use crate::{BuildError, Engine, Finished, Phase, RowBatch};
 
 /// The random stream of the order of insertion; the layers use lower numbers.
@@ -60,17 +61,22 @@ pub(crate) fn insert_all(setup: &Setup, taken: &TakenRows, points: Vec<u32>) -> 
                 draft.set(point, layer, graph.list(at, layer).map(|near| near.element()));
             }
         }
-        let lists: Vec<Vec<u32>> = (0..points.len() as u32).into_par_iter().map(|at| graph.by_rule(at)).collect();
-        for (&point, list) in shuffled.iter().zip(lists) {
-            draft.set(point, 0, list);
-        }
+        let mut numbers = vec![u32::MAX; draft.len()];
+        (0..).zip(&shuffled).for_each(|(at, &point)| numbers[point as usize] = at);
+        let list = |element: usize| match numbers[element] {
+            u32::MAX => None,
+            at => Some(graph.by_rule(at).into_iter()),
+        };
+        draft.set_layer0(list, control)?;
         // If any list is not full, all are completed from candidates.
         let near = Candidates::new(points.len(), 2 * m);
         let wanted = (2 * m).min(points.len().saturating_sub(1));
         let is_short = |&point: &u32| draft.neighbors(point, 0).len() < wanted;
         if points.par_iter().any(is_short) {
-            let each = (0..points.len() as u32).into_par_iter().zip(&places);
-            each.for_each(|(at, &place)| near.add(place as usize, graph.list(at, 0)));
+            control.section("candidates").for_each(ranges(points.len()), |range| {
+                range.for_each(|at| near.add(places[at] as usize, graph.list(at as u32, 0)));
+                Ok(())
+            })?;
         }
         let order = (0..points.len() as u32).collect();
         drop(graph);
