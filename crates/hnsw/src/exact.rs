@@ -9,7 +9,7 @@ use crate::space::{Group, Inverted, Query, Space, Tiles};
 use crate::tasks::Section;
 
 /// Elements per block; a block is compared with all values.
-const AT_ONCE: usize = 1024;
+pub(crate) const AT_ONCE: usize = 1024;
 /// The elements are divided into at most this many parts, which have their own nearest lists, for parallel tasks.
 const PARTS: usize = 512;
 /// Distances by tiles and inverted lists differ from those of a search by rounding, so this many extra elements are measured again by the

@@ -147,6 +147,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::{Compared, Plan};
+    use crate::partition::refine;
 
     /// Pivots and points of its leaves that a point is compared with, if all parts of a split are equal.
     fn comparisons(ef_construction: u16, points: usize) -> usize {
@@ -177,6 +178,10 @@ mod tests {
             }
         }
         let leaf = |compared| Plan::new(64, 32, compared, 100_000).leaf_max as u64;
+        let besides = (refine::CELL + refine::PACKED).max(crate::exact::AT_ONCE) as u64;
+        for packed in [ByBits, ByCodes, ByComponents] {
+            assert!(leaf(packed).next_multiple_of(2 * distance::BLOCK as u64) + besides <= pages::sizes::PACKED_CODES);
+        }
         assert_eq!((leaf(ByTiles), leaf(Inverted)), (pages::sizes::PACKED, pages::sizes::INVERTED));
         assert_eq!(crate::space::FILLED as u64, pages::sizes::FILLED);
     }

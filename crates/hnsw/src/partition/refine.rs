@@ -19,7 +19,7 @@ use distance::{COLS, Candidate, ROWS, Tile};
 /// Points of a cell at most: a thread holds the lists of all of them.
 pub(super) const CELL: usize = 256;
 /// Candidates packed at a time: they fit into a core's cache.
-const PACKED: usize = 512;
+pub(super) const PACKED: usize = 512;
 /// A list that has grown to this many times its final length is cut to its nearest entries.
 const FULL: usize = 4;
 /// Points of a cell whose distances are checked against the quantisation error.

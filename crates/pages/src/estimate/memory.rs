@@ -2,12 +2,15 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
-use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, REVERSE, in_trial, kept, room};
+use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_CODES, REVERSE, in_trial, kept, room};
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
     /// Points of a leaf that is compared by tiles of f32.
     pub const PACKED: u64 = 3 << 9;
+    /// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs, or as bits: a leaf, and a cell with the candidates
+    /// of its points.
+    pub const PACKED_CODES: u64 = 7 << 9;
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
 
@@ -59,10 +62,6 @@ const PROGRAM_BYTES: u64 = 14 << 20;
 
 /// A build's connection, and batches of rows and pages in transit.
 const PER_BUILD: u64 = 6 << 20;
-
-/// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs, or as bits: a leaf, and a cell with the candidates of
-/// its points.
-const PACKED_CODES: u64 = 7 << 9;
 
 /// Bytes per thread for what does not grow with values or lists: indices and heaps of a leaf, and distances of the diversity rule.
 const PER_THREAD: u64 = 1 << 20;
@@ -129,7 +128,7 @@ impl Estimate {
         // TIDs are sorted from one array into another; until then each row also has the number of its element.
         let row = 2 * 6 + 4;
         // A trial has ended before the candidates of the build are found.
-        let trial = in_trial(self.elements).saturating_mul(element + 2 * self.value_len as u64);
+        let trial = in_trial(self.elements).saturating_mul(element + 2 * self.value_len as u64 + self.codes());
         let all = self.elements.saturating_mul(element).max(trial).saturating_add(self.rows.saturating_mul(row));
         let leaf = match self.value_type {
             ValueType::SparseVec => {
