@@ -9,7 +9,7 @@
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
 //! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
 //! | tiles of f32 | products, differences | AVX-512, AVX2 + FMA | NEON | portable |
-//! | tiles of bits | hamming, jaccard | AVX-512, AVX2 | what the compiler makes of the portable code | the same |
+//! | tiles of bits | hamming, jaccard | AVX-512 VPOPCNTDQ, AVX-512, AVX2 | what the compiler makes of the portable code | the same |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI, AVX2 | dot products | portable, for tests |
 #![allow(unsafe_code)] // intrinsics, and functions compiled for a processor feature, are called only after it was detected
 

@@ -69,8 +69,8 @@ impl BitPanel {
     }
 }
 
-/// Computes a tile from a block of rows and two blocks of columns of strings of the same length. Terms are the numbers of bits that
-/// strings have, or infinite for padding, whose distances are infinite.
+/// Computes a tile from a block of rows and two blocks of columns of strings of the same length. Terms are the numbers of bits that are
+/// set in the strings, or infinite for padding, whose distances are infinite; the scale is not used.
 pub type BitKernel = fn(rows: &[BitLine], cols: [&[BitLine]; 2], input: &TileInput<'_>, tile: &mut Tile);
 
 /// The tile kernel for a metric of bit strings on this processor; `None` for other metrics. Distances are the same as those of
@@ -81,9 +81,11 @@ pub fn bit_kernel(metric: Metric) -> Option<BitKernel> {
 }
 
 pub(super) fn bit_kernel_at(metric: Metric, level: Level) -> Option<BitKernel> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = counting_words::kernel(metric, level) {
+        return Some(kernel);
+    }
     match metric {
-        #[cfg(target_arch = "x86_64")]
-        Metric::Hamming | Metric::Jaccard if crate::bits::counts_words(level) => Some(counting_words(metric)),
         Metric::Hamming => Some(hamming(level)),
         Metric::Jaccard => Some(jaccard(level)),
         Metric::L2 | Metric::InnerProduct | Metric::Cosine | Metric::L1 => None,
@@ -101,22 +103,33 @@ compiled_for_each_level!(
     (rows: &[BitLine], cols: [&[BitLine]; 2], input: &TileInput<'_>, tile: &mut Tile) -> ()
 );
 
-/// The kernels for processors on which [`counts_words`](crate::bits::counts_words).
+/// The kernels for processors that count the bits of words.
 #[cfg(target_arch = "x86_64")]
-fn counting_words(metric: Metric) -> BitKernel {
+mod counting_words {
+    use super::*;
+
     #[target_feature(enable = "avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     fn hamming(rows: &[BitLine], cols: [&[BitLine]; 2], input: &TileInput<'_>, tile: &mut Tile) {
         hamming_tile(rows, cols, input, tile);
     }
+
     #[target_feature(enable = "avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     fn jaccard(rows: &[BitLine], cols: [&[BitLine]; 2], input: &TileInput<'_>, tile: &mut Tile) {
         jaccard_tile(rows, cols, input, tile);
     }
-    match metric {
-        // SAFETY: callers promise these features.
-        Metric::Jaccard => |rows, cols, input, tile| unsafe { jaccard(rows, cols, input, tile) },
-        // SAFETY: as above.
-        _ => |rows, cols, input, tile| unsafe { hamming(rows, cols, input, tile) },
+
+    /// `None` for other metrics, or if the processor lacks VPOPCNTDQ.
+    pub(super) fn kernel(metric: Metric, level: Level) -> Option<BitKernel> {
+        if !crate::bits::counts_words(level) {
+            return None;
+        }
+        match metric {
+            // SAFETY: the level includes AVX-512, and VPOPCNTDQ was found.
+            Metric::Hamming => Some(|rows, cols, input, tile| unsafe { hamming(rows, cols, input, tile) }),
+            // SAFETY: as above.
+            Metric::Jaccard => Some(|rows, cols, input, tile| unsafe { jaccard(rows, cols, input, tile) }),
+            _ => None,
+        }
     }
 }
 

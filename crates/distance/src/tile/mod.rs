@@ -1,8 +1,9 @@
 //! Distances of many pairs at once, by products or differences of blocks of vectors.
 //!
 //! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every loaded
-//! element is used many times. A distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
-//! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`].
+//! element is used many times. Of vectors, a distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
+//! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`]. Tiles of bit
+//! strings count the bits that both strings of a pair have: their distances are exact.
 
 mod bits;
 mod code_kernel;
@@ -38,7 +39,8 @@ pub const ROWS: usize = BLOCK;
 /// Columns of a tile: two blocks of vectors.
 pub const COLS: usize = 2 * BLOCK;
 
-/// How sums become distances, and which distances are hits: those below the limit of their row or of their column.
+/// How sums become distances (of bit strings: see [`BitKernel`]), and which distances are hits: those below the limit of their row or
+/// column.
 pub struct TileInput<'a> {
     /// Factor of all sums: -2 for squared distances, 1 for Manhattan distances.
     pub scale: f32,

@@ -1,4 +1,4 @@
-use distance::{Elements, Metric};
+use distance::Metric;
 use graph::max_level;
 use rayon::prelude::*;
 
@@ -148,7 +148,7 @@ impl Layers<'_> {
         let compared = match (self.space.codes, self.space.measure.tiles) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
-            (None, Some(tiles)) if tiles.elements == Elements::Bits => Compared::ByBits,
+            (None, Some(tiles)) if tiles.are_exact() => Compared::ByBits,
             (None, Some(_)) => Compared::ByTiles,
             (None, None) => Compared::Inverted,
         };

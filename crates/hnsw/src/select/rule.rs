@@ -210,7 +210,7 @@ impl Selector {
         }
     }
 
-    /// Computes the distances between candidates by tiles, if these compute products. Where codes do not resolve them, exact distances are
+    /// Computes the distances between candidates by tiles, except Manhattan distances. Where codes do not resolve them, exact distances are
     /// used, also to the element.
     fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
         let space = rule.space;

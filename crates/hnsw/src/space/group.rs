@@ -24,7 +24,7 @@ pub(crate) struct Group {
     packed: Packed,
     /// Codes per point: dimensions or principal components.
     width: usize,
-    /// Added to every distance of a point; infinite for the padding.
+    /// Added to every distance of a point, or the number of its bits that are set; infinite for the padding.
     terms: Vec<f32>,
     /// Factor of the sums of tiles.
     scale: f32,
@@ -160,7 +160,7 @@ impl Group {
             (Some(kernels), _) => {
                 (kernels.tile)(self.codes.block(row_block), cols.map(|col| others.codes.block(col)), &input, tile);
             }
-            (None, TileOf::Values(kernel)) => {
+            (None, TileOf::Vectors(kernel)) => {
                 kernel(self.panel.block(row_block), cols.map(|col| others.panel.block(col)), &input, tile);
             }
             (None, TileOf::Bits(kernel)) => {

@@ -53,10 +53,10 @@ pub(crate) struct Tiles {
     pub(crate) codes: Option<CodeKernels>,
 }
 
-/// The kernel for tiles of values.
+/// The kernel for tiles of vectors or of bits.
 #[derive(Clone, Copy)]
 pub(crate) enum TileOf {
-    Values(TileKernel),
+    Vectors(TileKernel),
     Bits(BitKernel),
 }
 
@@ -292,6 +292,11 @@ impl Space<'_> {
 }
 
 impl Tiles {
+    /// Whether distances by tiles are exact.
+    pub(crate) fn are_exact(&self) -> bool {
+        matches!(self.tile, TileOf::Bits(_))
+    }
+
     /// Tiles for a type and metric that have them, apart from sparse values ([`Measure::for_values`]).
     pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         if elements == Elements::Sparse { None } else { Self::with_kernels(elements, metric, dims) }
@@ -300,9 +305,9 @@ impl Tiles {
     fn with_kernels(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let (tile, codes) = match metric {
             Metric::L2 | Metric::InnerProduct | Metric::Cosine => {
-                (TileOf::Values(distance::tile_kernel()), distance::code_kernels())
+                (TileOf::Vectors(distance::tile_kernel()), distance::code_kernels())
             }
-            Metric::L1 => (TileOf::Values(distance::difference_kernel()), None),
+            Metric::L1 => (TileOf::Vectors(distance::difference_kernel()), None),
             Metric::Hamming | Metric::Jaccard => (TileOf::Bits(distance::bit_kernel(metric)?), None),
         };
         Some(Self { elements, metric, dims: dims as usize, tile, codes })
