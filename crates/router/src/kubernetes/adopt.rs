@@ -11,8 +11,8 @@ use super::template::{router_of, take};
 /// How long after the end of its grace period a router's pod may still be there.
 const OVERDUE: Duration = Duration::from_secs(300);
 
-/// Takes over a pod whose router is gone or has released it. `None` if another router owns it or took it over first. `ending` has the routers'
-/// pods that are being deleted.
+/// Takes over a pod whose router is gone or has released it. `None` if another router owns it or took it over first. `ending` has the pods
+/// in which routers run, if they are being deleted.
 pub(super) async fn adopt(
     api: &Api<Pod>,
     pod: Pod,

@@ -18,7 +18,7 @@ impl FirstSeen {
         seen.entry(pod.uid().unwrap_or_default()).or_insert_with(Instant::now).elapsed()
     }
 
-    /// Forgets pods that were first seen as long ago.
+    /// Forgets pods that were first seen at least this long ago.
     pub(super) fn forget(&self, after: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, first| first.elapsed() < after);
     }

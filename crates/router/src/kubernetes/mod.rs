@@ -77,7 +77,7 @@ pub(crate) struct Pods {
     own: Own,
     /// The pods that this router has asked for.
     wishes: FirstSeen,
-    /// The pods of other routers that are being deleted.
+    /// The pods in which other routers run, if they are being deleted.
     ending: FirstSeen,
     surroundings: watch::Receiver<Surroundings>,
 }
