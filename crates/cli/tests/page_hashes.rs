@@ -38,7 +38,7 @@ const BULK: [(Shape, u32); 8] = [
     (shape((Vector, 16, L1), (1000, 1000), (16, 64)), 0xa5f4_0134),
     (shape((HalfVec, 96, L2), (1200, 40), (5, 64)), 0xc5a1_59fc),
     (shape((SparseVec, 64, Cosine), (1000, 1000), (16, 64)), 0x02e5_5ecb),
-    (shape((Bit, 256, Hamming), (5000, 5000), (16, 128)), 0x5836_d90f),
+    (shape((Bit, 256, Hamming), (5000, 5000), (16, 128)), 0xf2be_b1a4),
 ];
 
 const INSERTION: [(Shape, u32); 2] = [

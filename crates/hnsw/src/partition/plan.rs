@@ -43,7 +43,7 @@ pub(crate) enum Compared {
     ByComponents,
     /// By tiles of f32.
     ByTiles,
-    /// By tiles of bits, which are exact, then refined with the candidates of the cell.
+    /// By tiles of bits.
     ByBits,
     /// Sparse vectors, by the dimensions that they share.
     Inverted,
@@ -68,15 +68,15 @@ impl Plan {
     pub(crate) fn new(ef_construction: u16, list: usize, compared: Compared, points: usize) -> Self {
         use Compared::{ByBits, ByCodes, ByComponents, ByTiles, Inverted};
         let (leaf_max, leaf_aim, max_pivots, least) = match compared {
-            ByBits | ByCodes | ByComponents => (2500, 800, 4000, 6),
+            ByCodes | ByComponents => (2500, 800, 4000, 6),
             ByTiles => (1536, 800, 1000, 8),
-            Inverted => (1000, 500, 400, 8),
+            ByBits | Inverted => (1000, 500, 400, 8),
         };
         let (fans, wanted) = match (ef_construction, compared) {
-            (0..=16, ByBits | ByCodes | ByComponents) => ([4, 1], 24),
-            (17..=32, ByBits | ByCodes | ByComponents) => ([8, 1], 48),
-            (33..=64, ByBits | ByCodes) => ([12, 1], 72),
-            (_, ByBits | ByCodes) => ([16, 1], 96),
+            (0..=16, ByCodes | ByComponents) => ([4, 1], 24),
+            (17..=32, ByCodes | ByComponents) => ([8, 1], 48),
+            (33..=64, ByCodes) => ([12, 1], 72),
+            (_, ByCodes) => ([16, 1], 96),
             // Independent of `ef_construction`: more leaves add hardly any candidates.
             (_, ByComponents) => ([12, 1], 72),
             (0..=16, ByTiles) => ([4, 2], 24),
@@ -84,13 +84,16 @@ impl Plan {
             (33..=64, ByTiles) => ([8, 3], 64),
             (65..=128, ByTiles) => ([10, 3], 96),
             (_, ByTiles) => ([12, 4], 128),
+            (0..=64, ByBits) => ([8, 2], 64),
+            (65..=128, ByBits) => ([10, 2], 96),
+            (_, ByBits) => ([12, 3], 128),
             (0..=64, Inverted) => ([6, 2], 64),
             (65..=128, Inverted) => ([8, 2], 96),
             (_, Inverted) => ([10, 3], 128),
         };
         // With more than `max_pivots` pivots, a point would be compared with more pivots than points of its leaves: then two splits replace
         // one.
-        let twice = matches!(compared, ByBits | ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
+        let twice = matches!(compared, ByCodes | ByComponents) && points * fans[0] > max_pivots * leaf_aim;
         let (fans, first_aim) = if twice { ([fans[0] / 2, 2], 4 * leaf_aim) } else { (fans, leaf_aim) };
         let more = if compared == ByComponents { 16 } else { 0 };
         let keep = (2 * list).max(wanted.min(64)) + more - BESIDES;

@@ -15,7 +15,7 @@ use crate::candidates::Candidates;
 use crate::order::REGION;
 use crate::random::Random;
 use crate::select::Far;
-use crate::space::{Space, Tiles};
+use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pass};
 
@@ -65,8 +65,8 @@ impl Partition<'_> {
         let all = if pivots_of.is_empty() { all } else { self.by_pivot(&pivots_of)? };
         let refines = all.len() > self.plan.leaf_max && self.plan.refines && Pass::Refinement.runs(self.plan.left_out);
         for (space, found) in self.lists() {
-            let is_cheap = |tiles: &Tiles| space.codes.is_some() || tiles.are_exact();
-            let Some(tiles) = space.measure.tiles.filter(|tiles| refines && is_cheap(tiles)) else { continue };
+            let tiles = space.measure.tiles.filter(|_| space.codes.is_some() && refines);
+            let Some(tiles) = tiles else { continue };
             let cells = all.chunk_by(|&a, &b| pivots_of.get(a as usize * fan) == pivots_of.get(b as usize * fan));
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
