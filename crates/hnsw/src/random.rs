@@ -59,11 +59,27 @@ impl Random {
         }
         sample
     }
+
+    /// [`Self::sample`] in random order.
+    pub(crate) fn shuffled_sample(&mut self, count: usize, below: usize) -> Vec<u32> {
+        let mut sample: Vec<u32> = self.sample(count, below).into_iter().map(|number| number as u32).collect();
+        self.shuffle(&mut sample);
+        sample
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Random;
+
+    #[test]
+    fn a_shuffled_sample_begins_with_any_numbers() {
+        let mut drawn = Random::new(1).shuffled_sample(1000, 4000);
+        assert!(drawn[..100].iter().any(|&number| number > 3500));
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!((drawn.len(), drawn.last().is_some_and(|&last| last < 4000)), (1000, true));
+    }
 
     #[test]
     fn one_of_each_part() {

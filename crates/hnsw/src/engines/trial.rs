@@ -87,10 +87,8 @@ pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildE
     let Setup { spec, measure, pool, control, store, .. } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
     let (queries, count) = counts(points.len());
-    let drawn = random.sample(count, points.len());
-    let mut drawn: Vec<u32> = drawn.into_iter().map(|at| points[at]).collect();
-    // The order in which `sample` draws is not random, but any rows may be queries.
-    random.shuffle(&mut drawn);
+    let drawn = random.shuffled_sample(count, points.len());
+    let drawn: Vec<u32> = drawn.into_iter().map(|at| points[at as usize]).collect();
     let (queries, rows) = drawn.split_at(queries);
     if queries.is_empty() || rows.len() <= 2 * usize::from(spec.m) {
         return Ok(None);

@@ -80,10 +80,7 @@ pub(crate) fn draw(
     let count = count.min(points.len());
     let mut random = Random::new(spec.seed).fork(u64::MAX);
     let (mut values, mut kinds) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let mut drawn: Vec<u32> = random.sample(count, points.len()).into_iter().map(|at| at as u32).collect();
-    // The order in which `sample` draws is not random, but the first probes are searched for more thoroughly.
-    random.shuffle(&mut drawn);
-    for (number, at) in drawn.into_iter().enumerate() {
+    for (number, at) in random.shuffled_sample(count, points.len()).into_iter().enumerate() {
         let any: [u32; LONELIEST] =
             std::array::from_fn(|draw| points[if draw == 0 { at as usize } else { random.below(points.len()) }]);
         let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
