@@ -182,9 +182,12 @@ mod tests {
         }
         let leaf = |compared| Plan::new(64, 32, compared, 100_000).leaf_max as u64;
         let besides = (refine::CELL + refine::PACKED).max(crate::exact::AT_ONCE) as u64;
-        for packed in [ByBits, ByCodes, ByComponents] {
-            assert!(leaf(packed).next_multiple_of(2 * distance::BLOCK as u64) + besides <= pages::sizes::PACKED_CODES);
+        let padded = |compared| leaf(compared).next_multiple_of(2 * distance::BLOCK as u64);
+        for packed in [ByCodes, ByComponents] {
+            assert!(padded(packed) + besides <= pages::sizes::PACKED_CODES);
         }
+        let besides = (crate::exact::AT_ONCE + crate::select::MOST_COMPARED) as u64;
+        assert!(padded(ByBits) + besides <= pages::sizes::PACKED_BITS);
         assert_eq!((leaf(ByTiles), leaf(Inverted)), (pages::sizes::PACKED, pages::sizes::INVERTED));
         assert_eq!(crate::space::FILLED as u64, pages::sizes::FILLED);
     }

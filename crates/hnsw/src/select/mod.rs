@@ -20,4 +20,6 @@ pub(crate) use in_degree::spread_links;
 pub(crate) use mutual::choose_again;
 pub(crate) use outward::link_out;
 pub(crate) use round::{Choosing, Turn};
+#[cfg(test)]
+pub(crate) use rule::MOST_COMPARED;
 pub(crate) use rule::{Rule, Selector};

@@ -19,7 +19,7 @@ pub(crate) struct Rule<'a> {
 const SLACKS: [f32; 2] = [1.02, 1.15];
 
 /// With more candidates, comparing each with the chosen neighbors costs less than comparing all pairs.
-const MOST_COMPARED: usize = 512;
+pub(crate) const MOST_COMPARED: usize = 512;
 
 /// Chooses neighbors; keeps its memory from one element to the next.
 #[derive(Default)]

@@ -2,15 +2,18 @@ use pgvector::ValueType;
 
 use super::Estimate;
 use crate::IncomingVerifier;
-use sizes::{CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_CODES, REVERSE, in_trial, kept, room};
+use sizes::{
+    CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_BITS, PACKED_CODES, REVERSE, in_trial, kept, room,
+};
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
     /// Points of a leaf that is compared by tiles of f32.
     pub const PACKED: u64 = 3 << 9;
-    /// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs, or as bits: a leaf, and a cell with the candidates
-    /// of its points.
+    /// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs: a leaf, and a cell with the candidates of its points.
     pub const PACKED_CODES: u64 = 7 << 9;
+    /// Bit strings packed per thread: a leaf, the candidates of an element, and elements that are compared with the guard's probes.
+    pub const PACKED_BITS: u64 = 5 << 9;
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
 
@@ -38,16 +41,8 @@ pub mod sizes {
 
     /// Values of a trial, which are copied twice, for a table of `elements`: a sample and its queries.
     #[must_use]
-    pub const fn in_trial(elements: u64) -> u64 {
-        let sample = elements / 16;
-        let sample = if sample < 2000 {
-            2000
-        } else if sample > 8000 {
-            8000
-        } else {
-            sample
-        };
-        if sample + 800 < elements / 4 { sample + 800 } else { elements / 4 }
+    pub fn in_trial(elements: u64) -> u64 {
+        ((elements / 16).clamp(2000, 8000) + 800).min(elements / 4)
     }
 
     /// Candidates come in beyond those that are kept, before they are sorted.
@@ -106,7 +101,7 @@ impl Estimate {
     /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
     /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or codes or bits of a leaf and of a cell; sparse values in inverted lists; lists of a cell |
+    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; bits of a leaf and of other elements; sparse values in inverted lists; lists of a cell |
     ///
     /// Where a trial chooses the engine, its sample may need more than the elements' lists and candidates.
     #[must_use]
@@ -135,7 +130,7 @@ impl Estimate {
                 let inverted = self.elements.min(INVERTED).saturating_mul(self.entries());
                 inverted.saturating_mul(INVERTED_NUMBER).max(PACKED * 4 * self.codes())
             }
-            ValueType::Bit => self.elements.min(PACKED_CODES).saturating_mul(self.value_len as u64),
+            ValueType::Bit => self.elements.min(PACKED_BITS).saturating_mul(self.value_len as u64),
             ValueType::Vector | ValueType::HalfVec => PACKED * 4 * self.codes(),
         };
         // The lists of a cell, and a bit for each element: whether it is among the cell's candidates.
