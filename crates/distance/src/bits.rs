@@ -35,8 +35,13 @@ pub(crate) fn jaccard(level: Level) -> Kernel {
 fn sum(a: &[u8], b: &[u8], count: impl Fn(u64, u64) -> u32) -> u32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let whole: u32 = a.iter().zip(b).map(|(a, b)| count(u64::from_le_bytes(*a), u64::from_le_bytes(*b))).sum();
-    let rest = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    whole + count(rest(a_rest), rest(b_rest))
+    whole + count(last_word(a_rest), last_word(b_rest))
+}
+
+/// The word of the last bytes of a value, padded with zero bits.
+#[inline(always)]
+pub(crate) fn last_word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 #[inline(always)]

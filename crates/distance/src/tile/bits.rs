@@ -1,6 +1,7 @@
-//! Tiles of bit strings: the number of bits that both strings of a pair have gives their distance, exactly.
+//! Tiles of bit strings: exact distances, from the number of bits that are set in both strings of a pair.
 
 use super::{BLOCK, COLS, ROWS, Tile, TileInput};
+use crate::bits::last_word;
 use crate::level::compiled_for_each_level;
 use crate::{Level, Metric};
 
@@ -40,7 +41,7 @@ impl BitPanel {
                 let (whole, rest) = string[..bytes].as_chunks::<WORD>();
                 block.iter_mut().zip(whole).for_each(|(line, word)| line.0[lane] = u64::from_le_bytes(*word));
                 if let Some(line) = block.get_mut(whole.len()) {
-                    line.0[lane] = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+                    line.0[lane] = last_word(rest);
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every loaded
 //! element is used many times. Of vectors, a distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
 //! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`]. Tiles of bit
-//! strings count the bits that both strings of a pair have: their distances are exact.
+//! strings count the bits that are set in both strings of a pair: their distances are exact.
 
 mod bits;
 mod code_kernel;

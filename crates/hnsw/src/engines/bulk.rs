@@ -13,7 +13,7 @@ use crate::partition::plan::{Compared, Plan};
 use crate::partition::{Partition, longest, partition_more};
 use crate::random::Random;
 use crate::select::{self, Gathered};
-use crate::space::{self, Codes, Space};
+use crate::space::{self, Codes, Space, TileOf, Tiles};
 use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 
 /// Differences in recall between two graphs of a sample may be chance up to this.
@@ -148,7 +148,7 @@ impl Layers<'_> {
         let compared = match (self.space.codes, self.space.measure.tiles) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
-            (None, Some(tiles)) if tiles.are_exact() => Compared::ByBits,
+            (None, Some(Tiles { tile: TileOf::Bits(_), .. })) => Compared::ByBits,
             (None, Some(_)) => Compared::ByTiles,
             (None, None) => Compared::Inverted,
         };

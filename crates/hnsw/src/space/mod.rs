@@ -292,11 +292,6 @@ impl Space<'_> {
 }
 
 impl Tiles {
-    /// Whether distances by tiles are exact.
-    pub(crate) fn are_exact(&self) -> bool {
-        matches!(self.tile, TileOf::Bits(_))
-    }
-
     /// Tiles for a type and metric that have them, apart from sparse values ([`Measure::for_values`]).
     pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         if elements == Elements::Sparse { None } else { Self::with_kernels(elements, metric, dims) }
