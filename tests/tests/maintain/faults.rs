@@ -179,11 +179,16 @@ fn a_fault_in_each_phase() {
     expect_nothing_left(&mut session, "a lost builder");
     scene.replace_builder();
     drop(_other);
-    assert_eq!(scene.maintain("faulty", &["--rebuild"]).0, 0);
+    // Rows that the writers delete after the rebuild could make another one advisable.
     writers.expect_no_error();
-    // Rows that were deleted during the last rebuild may make a check advisable.
+    assert_eq!(scene.maintain("faulty", &["--rebuild"]).0, 0);
     let good = "SELECT count(*) FROM lantern_index.indexes WHERE advice IN ('ok', 'unused', 'check')";
-    wait_for("good advice", PATIENCE, || Ok((session.value::<u32>(good)? == 1).then_some(()))).unwrap();
+    let is_good = || {
+        // Sessions of the writers that end late count their dead rows after the run's VACUUM.
+        session.execute("VACUUM a")?;
+        Ok((session.value::<u32>(good)? == 1).then_some(()))
+    };
+    wait_for("good advice", PATIENCE, is_good).unwrap();
 }
 
 #[test]
