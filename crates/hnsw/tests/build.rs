@@ -53,6 +53,25 @@ fn many_duplicates() {
     }
 }
 
+/// Little more distinct values than slots, one of which has little more elements than half of the slots.
+#[test]
+fn lists_of_duplicates_are_full() {
+    for kind in ENGINES {
+        for m in [2, 3, 16] {
+            for (others, elements) in (2 * m..2 * m + 4).flat_map(|others| (m..m + 5).map(move |more| (others, more))) {
+                let mut numbers = Numbers(3);
+                let mut values: Vec<_> = (0..others).map(|_| numbers.vector(8)).collect();
+                values.extend(vec![vec![0.5; 8]; 10 * usize::from(elements)]);
+                let finished = build(kind, &spec(8, m), &values);
+                let finished =
+                    finished.unwrap_or_else(|error| panic!("{kind:?}, m = {m}, {others}, {elements}: {error}"));
+                check(&finished, values.len());
+                assert_eq!(finished.graph.len(), usize::from(others + elements));
+            }
+        }
+    }
+}
+
 /// A search that comes to a value has all its results among the value's elements, and must get on from there.
 #[test]
 fn values_with_many_rows_do_not_trap_searches() {

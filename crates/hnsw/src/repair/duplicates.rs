@@ -98,6 +98,15 @@ fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width
         }
     }
     list.extend(others.iter().take(width - list.len()));
+    // A group that is hardly large may have fewer members than slots are left.
+    for &other in outside {
+        if list.len() == width {
+            break;
+        }
+        if !list.contains(&other) {
+            list.push(other);
+        }
+    }
     list
 }
 
