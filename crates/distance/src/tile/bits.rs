@@ -1,5 +1,6 @@
 //! Tiles of bit strings: exact distances, from the number of bits that are set in both strings of a pair.
 
+use super::ahead::Ahead;
 use super::{BLOCK, COLS, ROWS, Tile, TileInput};
 use crate::bits::last_word;
 use crate::level::compiled_for_each_level;
@@ -36,6 +37,7 @@ impl BitPanel {
         self.words = bytes.div_ceil(WORD);
         self.lines.clear();
         self.lines.resize(blocks * self.words, BitLine([0; BLOCK]));
+        let mut strings = Ahead::new(strings, |string| *string);
         for block in self.lines.chunks_exact_mut(self.words.max(1)) {
             for (lane, string) in strings.by_ref().take(BLOCK).enumerate() {
                 let (whole, rest) = string[..bytes].as_chunks::<WORD>();

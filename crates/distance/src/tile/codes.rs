@@ -1,3 +1,4 @@
+use super::ahead::Ahead;
 use super::panel::BLOCK;
 use crate::level::compiled_for_each_level;
 use crate::{Elements, Level, dense};
@@ -14,14 +15,17 @@ const LIMIT: f32 = 127.0;
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [i8; LINE]);
 
-/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, and approximate. Element
-/// `i` of a vector is about `code[i] * factor`, with an error of at most half the factor, which is the vector's greatest
-/// absolute element divided by 127.
-#[derive(Default)]
+/// Lines per group of dimensions where the instructions multiply 16 bits: codes are widened once, when they are packed.
+pub(super) const WIDE: usize = 2;
+
+/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory (half of it if codes are
+/// widened), and approximate. Element `i` of a vector is about `code[i] * factor`, with an error of at most half the factor,
+/// which is the vector's greatest absolute element divided by 127.
 pub struct CodePanel {
+    level: Level,
     rows: usize,
-    /// Lines per block: one per group of dimensions, rounded up to whole tiles with AMX.
-    groups: usize,
+    /// Lines per block: one per group of dimensions, rounded up to whole tiles with AMX; [`WIDE`] per group with AVX2.
+    block_lines: usize,
     lines: Vec<Line>,
     /// The same codes by vectors, as AMX needs those of rows: 64 dimensions of all vectors of a block, then the next 64. Empty
     /// without AMX.
@@ -47,12 +51,13 @@ pub struct CodeBlock<'a> {
 }
 
 impl CodeBlock<'_> {
-    /// The codes by groups of dimensions, then by vectors, then by dimensions of the group: 64 aligned bytes per group.
+    /// The codes by groups of dimensions, then by vectors, then by dimensions of the group: 64 aligned bytes per group. Not for
+    /// AVX2.
     pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = &[i8; LINE]> {
         self.lines.iter().map(|line| &line.0)
     }
 
-    /// The number of groups.
+    /// The number of lines.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
     }
@@ -63,7 +68,7 @@ impl CodeBlock<'_> {
         self.tiles.as_chunks().0
     }
 
-    /// The first byte of the first group.
+    /// The first byte of the first line.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     pub(super) fn as_ptr(&self) -> *const i8 {
         self.lines.as_ptr().cast()
@@ -139,11 +144,33 @@ fn add_body(codes: &[u8]) -> (i32, i32) {
     codes.iter().fold((0, 0), add)
 }
 
+impl Default for CodePanel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl CodePanel {
     /// An empty panel.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::at(Level::current())
+    }
+
+    /// An empty panel for the kernels of a level.
+    pub(super) fn at(level: Level) -> Self {
+        Self {
+            level,
+            rows: 0,
+            block_lines: 0,
+            lines: Vec::new(),
+            tiles: Vec::new(),
+            factors: Vec::new(),
+            sums: Vec::new(),
+            squared_norms: Vec::new(),
+            scratch: Vec::new(),
+            codes: Vec::new(),
+        }
     }
 
     /// Replaces the content by codes of dense vectors of `dims` dimensions, each with `center` subtracted if there is one.
@@ -166,7 +193,7 @@ impl CodePanel {
         codes.resize(BLOCK * width, 0);
         self.reset(width, vectors.len());
         let encode = encoder(Level::current());
-        for (row, vector) in vectors.enumerate() {
+        for (row, vector) in Ahead::new(vectors, |vector| *vector).enumerate() {
             dense::decode(elements, vector, &mut scratch[..dims]);
             if let Some(center) = center {
                 scratch.iter_mut().zip(center).for_each(|(x, c)| *x -= c);
@@ -192,7 +219,7 @@ impl CodePanel {
     pub fn fill_encoded<'a>(&mut self, dims: usize, vectors: impl ExactSizeIterator<Item = (&'a [u8], CodeNote)>) {
         self.reset(dims, vectors.len());
         let mut rows = [&[][..]; BLOCK];
-        for (row, (codes, note)) in vectors.enumerate() {
+        for (row, (codes, note)) in Ahead::new(vectors, |(codes, _)| *codes).enumerate() {
             assert_eq!(codes.len(), dims);
             self.note(row, note);
             rows[row % BLOCK] = codes;
@@ -211,11 +238,15 @@ impl CodePanel {
 
     /// Writes all rows of a block.
     fn put_block(&mut self, block: usize, rows: &[&[u8]; BLOCK]) {
-        let range = block * self.groups..(block + 1) * self.groups;
+        let range = block * self.block_lines..(block + 1) * self.block_lines;
         let lines = &mut self.lines[range.clone()];
         #[cfg(target_arch = "x86_64")]
-        if Level::current() >= Level::Avx512 {
-            return super::x64_codes::interleave(rows, lines, self.tiles.get_mut(range).unwrap_or_default());
+        match self.level {
+            Level::Avx2 | Level::Avx512 => return super::x64_codes_256::interleave(rows, lines),
+            Level::Vnni | Level::Amx => {
+                return super::x64_codes::interleave(rows, lines, self.tiles.get_mut(range).unwrap_or_default());
+            }
+            _ => {}
         }
         let whole = rows[0].len() / GROUP;
         let groups = rows.map(|codes| &codes.as_chunks::<GROUP>().0[..whole]);
@@ -235,14 +266,19 @@ impl CodePanel {
 
     fn reset(&mut self, dims: usize, rows: usize) {
         self.rows = rows;
-        let in_tiles = Level::current() == Level::Amx;
-        self.groups = dims.div_ceil(GROUP).next_multiple_of(if in_tiles { BLOCK } else { 1 });
-        let blocks = self.blocks();
+        let groups = dims.div_ceil(GROUP);
+        self.block_lines = match self.level {
+            Level::Avx2 | Level::Avx512 => groups * WIDE,
+            Level::Amx => groups.next_multiple_of(BLOCK),
+            _ => groups,
+        };
+        let lines = self.blocks() * self.block_lines;
         // Old content may stay: every line of a block with vectors is written, and the factors of padding are 0.
-        self.lines.resize(blocks * self.groups, Line([0; LINE]));
-        if in_tiles {
-            self.tiles.resize(blocks * self.groups, Line([0; LINE]));
+        self.lines.resize(lines, Line([0; LINE]));
+        if self.level == Level::Amx {
+            self.tiles.resize(lines, Line([0; LINE]));
         }
+        let blocks = self.blocks();
         self.factors.clear();
         self.factors.resize(blocks, [0.0; BLOCK]);
         self.sums.clear();
@@ -273,7 +309,7 @@ impl CodePanel {
     /// One block.
     #[must_use]
     pub fn block(&self, block: usize) -> CodeBlock<'_> {
-        let range = block * self.groups..(block + 1) * self.groups;
+        let range = block * self.block_lines..(block + 1) * self.block_lines;
         CodeBlock {
             lines: &self.lines[range.clone()],
             tiles: self.tiles.get(range).unwrap_or_default(),

@@ -5,6 +5,7 @@
 //! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`]. Tiles of bit
 //! strings count the bits that are set in both strings of a pair: their distances are exact.
 
+mod ahead;
 mod bits;
 mod code_kernel;
 mod codes;

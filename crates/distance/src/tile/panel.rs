@@ -1,3 +1,4 @@
+use super::ahead::Ahead;
 use crate::{Elements, dense};
 
 /// Vectors per block: the f32 lanes of the widest registers (AVX-512).
@@ -47,7 +48,7 @@ impl Panel {
         let blocks = self.rows.div_ceil(BLOCK).next_multiple_of(2);
         self.data.resize(blocks * width, Line([0.0; BLOCK]));
         self.scratch.resize(BLOCK * dims, 0.0);
-        let mut vectors = vectors;
+        let mut vectors = Ahead::new(vectors, |vector| *vector);
         for block in self.data.chunks_exact_mut(width.max(1)) {
             let rows: [Option<&[u8]>; BLOCK] = std::array::from_fn(|_| vectors.next());
             let (block, last) = block.split_at_mut(dims);

@@ -96,15 +96,14 @@ fn tiles_of_bits_have_the_distances_of_the_kernel() {
 
 #[test]
 fn products_of_codes_are_exact_at_every_level_and_length() {
-    // The panel is reused, as in builds.
-    let (mut next, mut panel) = (numbers(5), CodePanel::new());
+    let mut next = numbers(5);
+    // The panels are reused, as in builds.
+    let mut panels = Level::available().into_iter().map(|level| (level, CodePanel::at(level))).collect::<Vec<_>>();
     for dims in (1..70).chain([127, 128, 384, 1001, 65, 3]) {
         let extreme = |x: f32| if x.abs() > 0.9 { 127.0 * x.signum() } else { (127.0 * x).round() };
         let codes: Vec<Vec<i8>> =
             (0..ROWS + COLS).map(|_| (0..dims).map(|_| extreme(next()) as i8).collect()).collect();
         let bytes: Vec<Vec<u8>> = codes.iter().map(|codes| codes.iter().map(|&code| code as u8).collect()).collect();
-        let notes = bytes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
-        panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
         let input = TileInput {
             scale: 1.0,
             row_terms: &[0.0; ROWS],
@@ -112,7 +111,10 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
             row_limits: &std::array::from_fn(|row| 10.0 * row as f32),
             col_limits: &[-20.5; COLS],
         };
-        for level in Level::available() {
+        for (level, panel) in &mut panels {
+            let level = *level;
+            let notes = bytes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
+            panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
             let mut tile = Tile::new();
             (code_kernels_at(level).tile)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
             for row in 0..ROWS {
@@ -131,16 +133,17 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
 
 #[test]
 fn all_pairs_are_what_tiles_give() {
-    let (mut next, mut panel) = (numbers(8), CodePanel::new());
+    let mut next = numbers(8);
+    let mut panels = Level::available().into_iter().map(|level| (level, CodePanel::at(level))).collect::<Vec<_>>();
     for (dims, count) in (1..100).chain([70, 33, 1]).map(|count| (count * 7 % 90 + 1, count)) {
         let vectors: Vec<Vec<f32>> = (0..count).map(|_| (0..dims).map(|_| next()).collect()).collect();
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-        panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
-        let terms: Vec<f32> = (0..panel.blocks()).flat_map(|block| panel.squared_norms(block)).collect();
-        for level in Level::available() {
-            let kernels = code_kernels_at(level);
+        for (level, panel) in &mut panels {
+            panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
+            let terms: Vec<f32> = (0..panel.blocks()).flat_map(|block| panel.squared_norms(block)).collect();
+            let kernels = code_kernels_at(*level);
             let mut distances = vec![f32::NAN; count.next_multiple_of(BLOCK) * terms.len()];
-            (kernels.all_pairs)(&panel, -2.0, &terms, &mut distances);
+            (kernels.all_pairs)(panel, -2.0, &terms, &mut distances);
             for row_block in 0..count.div_ceil(ROWS) {
                 for pair in 0..count.div_ceil(COLS) {
                     let (first_row, first_col) = (row_block * ROWS, pair * COLS);
@@ -196,27 +199,28 @@ fn tiles_of_codes_are_near_those_of_f32() {
     let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
     let center: Vec<f32> = (0..dims).map(|_| 0.3 * next()).collect();
     let extra: Vec<f32> = (0..ROWS + COLS).map(|_| next()).collect();
-    let (mut panel, mut rough) = (Panel::new(), CodePanel::new());
+    let mut panel = Panel::new();
     let all = || bytes.iter().map(Vec::as_slice);
     panel.fill(Elements::F32, dims, all(), Some(&center), &extra);
-    rough.fill(Elements::F32, dims, all(), Some(&center), &extra);
-    assert_eq!((rough.rows(), rough.blocks()), (panel.rows(), panel.blocks()));
-    let of = |block: usize| (panel.squared_norms(block), rough.squared_norms(block));
-    for block in 0..panel.blocks() {
-        let (exact, rough) = of(block);
-        assert!(exact.iter().zip(&rough).all(|(a, b)| (a - b).abs() <= 0.02 * a), "{exact:?} {rough:?}");
-    }
-    let (row_terms, [left, right]) = (of(0).1, [of(1).1, of(2).1]);
-    let col_terms = std::array::from_fn(|col| if col < BLOCK { left[col] } else { right[col - BLOCK] });
-    let input = TileInput {
-        scale: -2.0,
-        row_terms: &row_terms,
-        col_terms: &col_terms,
-        row_limits: &[f32::INFINITY; ROWS],
-        col_limits: &[0.0; COLS],
-    };
-    let mut tile = Tile::new();
     for level in Level::available() {
+        let mut rough = CodePanel::at(level);
+        rough.fill(Elements::F32, dims, all(), Some(&center), &extra);
+        assert_eq!((rough.rows(), rough.blocks()), (panel.rows(), panel.blocks()));
+        let of = |block: usize| (panel.squared_norms(block), rough.squared_norms(block));
+        for block in 0..panel.blocks() {
+            let (exact, rough) = of(block);
+            assert!(exact.iter().zip(&rough).all(|(a, b)| (a - b).abs() <= 0.02 * a), "{exact:?} {rough:?}");
+        }
+        let (row_terms, [left, right]) = (of(0).1, [of(1).1, of(2).1]);
+        let col_terms = std::array::from_fn(|col| if col < BLOCK { left[col] } else { right[col - BLOCK] });
+        let input = TileInput {
+            scale: -2.0,
+            row_terms: &row_terms,
+            col_terms: &col_terms,
+            row_limits: &[f32::INFINITY; ROWS],
+            col_limits: &[0.0; COLS],
+        };
+        let mut tile = Tile::new();
         (code_kernels_at(level).tile)(rough.block(0), [rough.block(1), rough.block(2)], &input, &mut tile);
         for row in 0..ROWS {
             for col in 0..COLS {

@@ -1,18 +1,22 @@
-//! Tiles of codes by AVX2, which multiplies 16 pairs of 16 bits and adds two neighboring products: codes are widened first.
+//! Tiles of codes by AVX2, which multiplies 16 pairs of 16 bits and adds two neighboring products: packed codes are widened.
 
 use std::arch::x86_64::*;
 
 use super::code_kernel::{self, AllPairs, CodeKernel, CodeKernels};
-use super::codes::{CodeBlock, CodePanel, GROUP};
+use super::codes::{CodeBlock, CodePanel, GROUP, Line, WIDE};
 use super::{BLOCK, COLS, ROWS, Tile, TileInput};
+use crate::Level;
 
 /// Vectors whose group of dimensions fits into a register, widened.
 const LANES: usize = 4;
-const LANE_SETS: usize = BLOCK / LANES;
-/// Sums, and distances, per register.
-const SUMS: usize = 2 * LANES;
-/// Rows whose sums are kept in registers at a time: 2 rows x 16 columns take 8 of the 16 registers, widened columns 4.
-const ROWS_AT_ONCE: usize = 2;
+/// Vectors of a line; sums, and distances, per register.
+const SUMS: usize = BLOCK / WIDE;
+/// Registers per line.
+const SETS: usize = SUMS / LANES;
+/// Rows whose sums are kept in registers at a time: 4 rows x 8 columns take 8 of the 16 registers, and columns 2.
+const ROWS_AT_ONCE: usize = 4;
+/// Bytes of a group of dimensions, widened.
+const WIDE_GROUP: usize = 2 * GROUP;
 
 pub(super) fn avx2() -> CodeKernels {
     // SAFETY: the level includes AVX2 and FMA.
@@ -65,38 +69,87 @@ fn all_pairs_256(panel: &CodePanel, scale: f32, terms: &[f32], distances: &mut [
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn multiply(rows: CodeBlock<'_>, cols: CodeBlock<'_>) -> [[i32; BLOCK]; ROWS] {
-    let groups = rows.len();
-    assert!(cols.len() >= groups);
+    let lines = rows.len();
+    assert!(lines.is_multiple_of(WIDE) && cols.len() >= lines);
     let mut products = [[0i32; BLOCK]; ROWS];
     for (first, products) in (0..).step_by(ROWS_AT_ONCE).zip(products.chunks_exact_mut(ROWS_AT_ONCE)) {
-        // Two sums for each vector, of the first two and of the last two dimensions of its groups.
-        let mut sums = [[_mm256_setzero_si256(); LANE_SETS]; ROWS_AT_ONCE];
-        for group in 0..groups {
-            let line = group * GROUP * BLOCK;
-            // SAFETY: each block has 64 bytes for each of `groups` groups, as asserted; a row has four of them, aligned.
-            let (row, cols): (_, [__m256i; LANE_SETS]) = unsafe {
-                let cols = cols.as_ptr().add(line);
-                let wide = |set: usize| _mm256_cvtepi8_epi16(_mm_load_si128(cols.add(set * GROUP * LANES).cast()));
-                (rows.as_ptr().add(line + first * GROUP).cast::<i32>(), std::array::from_fn(wide))
-            };
-            for (at, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `first + at` is below BLOCK.
-                let row = _mm256_cvtepi8_epi16(_mm_set1_epi32(unsafe { *row.add(at) }));
-                for (sum, col) in sums.iter_mut().zip(cols) {
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(col, row));
+        for half in 0..WIDE {
+            // Two sums for each vector, of the first two and of the last two dimensions of its groups.
+            let mut sums = [[_mm256_setzero_si256(); SETS]; ROWS_AT_ONCE];
+            for line in (0..lines).step_by(WIDE) {
+                // SAFETY: each block has `lines` lines of 64 aligned bytes, as asserted; a row has 8 bytes in one of two.
+                let (row, cols): (_, [__m256i; SETS]) = unsafe {
+                    let cols = cols.as_ptr().add((line + half) * size_of::<Line>()).cast::<__m256i>();
+                    let row = rows.as_ptr().add(line * size_of::<Line>() + first * WIDE_GROUP).cast::<i64>();
+                    (row, std::array::from_fn(|set| _mm256_load_si256(cols.add(set))))
+                };
+                for (at, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: `first + at` is below BLOCK.
+                    let row = _mm256_set1_epi64x(unsafe { *row.add(at) });
+                    for (sum, col) in sums.iter_mut().zip(cols) {
+                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(col, row));
+                    }
                 }
             }
-        }
-        for (sums, products) in sums.iter().zip(products) {
-            for (pair, products) in sums.chunks_exact(2).zip(products.chunks_exact_mut(SUMS)) {
+            for (sums, products) in sums.iter().zip(&mut *products) {
                 // Vectors 0, 1, 4, 5 and 2, 3, 6, 7: put the middle quarters in order.
-                let added = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pair[0], pair[1]));
-                // SAFETY: there is room for eight values.
-                unsafe { _mm256_storeu_si256(products.as_mut_ptr().cast(), added) };
+                let added = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(sums[0], sums[1]));
+                // SAFETY: there is room for eight values from `half * SUMS`.
+                unsafe { _mm256_storeu_si256(products.as_mut_ptr().add(half * SUMS).cast(), added) };
             }
         }
     }
     products
+}
+
+/// Fills the lines of a block from its rows, which have equal lengths: transposes matrices of 4 rows x 4 groups and widens them.
+///
+/// # Panics
+/// Without AVX2, or if the number of lines is not [`WIDE`] for each group.
+pub(super) fn interleave(rows: &[&[u8]; BLOCK], lines: &mut [Line]) {
+    assert!(Level::current() >= Level::Avx2);
+    // SAFETY: the processor has the features, as asserted.
+    unsafe { interleave_256(rows, lines) }
+}
+
+#[target_feature(enable = "avx2")]
+fn interleave_256(rows: &[&[u8]; BLOCK], lines: &mut [Line]) {
+    const AT_ONCE: usize = LANES * GROUP;
+    let len = rows[0].len();
+    assert!(rows.iter().all(|row| row.len() == len) && lines.len() == len.div_ceil(GROUP) * WIDE);
+    for (at, lines) in lines.chunks_mut(LANES * WIDE).enumerate() {
+        for (set, rows) in rows.as_chunks::<LANES>().0.iter().enumerate() {
+            let matrix = rows.map(|row| {
+                let rest = &row[at * AT_ONCE..];
+                let mut padded = [0; AT_ONCE];
+                let codes = rest.first_chunk().unwrap_or_else(|| {
+                    padded[..rest.len()].copy_from_slice(rest);
+                    &padded
+                });
+                // SAFETY: there are 16 bytes.
+                unsafe { _mm_loadu_si128(codes.as_ptr().cast()) }
+            });
+            let (line, place) = (set / SETS, set % SETS);
+            for (lines, column) in lines.chunks_exact_mut(WIDE).zip(transposed(matrix)) {
+                let place = &mut lines[line].0[place * size_of::<__m256i>()..][..size_of::<__m256i>()];
+                // SAFETY: the place has 32 bytes.
+                unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), _mm256_cvtepi8_epi16(column)) };
+            }
+        }
+    }
+}
+
+/// Transposes a matrix of 4 x 4 elements of 32 bits.
+#[target_feature(enable = "avx2")]
+fn transposed([a, b, c, d]: [__m128i; LANES]) -> [__m128i; LANES] {
+    let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+    let (low_2, high_2) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+    [
+        _mm_unpacklo_epi64(low, high),
+        _mm_unpackhi_epi64(low, high),
+        _mm_unpacklo_epi64(low_2, high_2),
+        _mm_unpackhi_epi64(low_2, high_2),
+    ]
 }
 
 /// The product of the codes of two vectors.

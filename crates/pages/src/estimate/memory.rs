@@ -10,7 +10,7 @@ use sizes::{
 pub mod sizes {
     /// Points of a leaf that is compared by tiles of f32.
     pub const PACKED: u64 = 3 << 9;
-    /// Vectors packed per thread as codes in place of f32, in both layouts that AMX needs: a leaf, and a cell with the candidates of its points.
+    /// Vectors packed per thread as codes in place of f32, at two bytes per dimension (both layouts that AMX needs, or widened codes): a leaf, and a cell with the candidates of its points.
     pub const PACKED_CODES: u64 = 7 << 9;
     /// Bit strings packed per thread: a leaf, the candidates of an element, and elements that are compared with the guard's probes.
     pub const PACKED_BITS: u64 = 5 << 9;
