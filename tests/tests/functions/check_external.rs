@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use harness::{Builder, BuilderOptions, Column, Session, copy_rows, data_set, wait_for};
-use protocol::{Accept, BuilderMessage, Greeting};
+use protocol::{Accept, BuilderMessage, ErrorReport, Greeting, SqlState};
 
 use crate::check::{Checked, check, make_larger_than_memory};
 use crate::check_live::while_rows_change;
@@ -128,21 +128,26 @@ fn through_a_router() {
 
 /// A builder that takes the Hello of a check for that of a build, as releases without checks do.
 pub(crate) fn older_builder() -> u16 {
+    let accept = Accept {
+        protocol: 2,
+        session: 1,
+        threads: 1,
+        builder_version: "lantern-index 0.1.0".into(),
+        ..Accept::default()
+    };
+    builder_that_answers(BuilderMessage::Accept(accept))
+}
+
+/// A builder with one answer to every Hello.
+fn builder_that_answers(answer: BuilderMessage) -> u16 {
+    let mut bytes = BytesMut::new();
+    answer.encode(&mut bytes);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             stream.write_all(&Greeting::builder().to_bytes()).unwrap();
-            let accept = Accept {
-                protocol: 2,
-                session: 1,
-                threads: 1,
-                builder_version: "lantern-index 0.1.0".into(),
-                ..Accept::default()
-            };
-            let mut bytes = BytesMut::new();
-            BuilderMessage::Accept(accept).encode(&mut bytes);
             let mut some = [0; 4096];
             assert!(stream.read(&mut some).unwrap() > 0);
             stream.write_all(&bytes).unwrap();
@@ -175,6 +180,41 @@ fn a_builder_that_does_not_know_checks() {
     assert_eq!(notices.iter().filter(|notice| told(notice)).count(), 1, "{notices:?}");
     let by = "SELECT checked_by FROM lantern_index.check('t_idx', 0)";
     assert_eq!(session.value::<String>(by).unwrap(), "database");
+}
+
+#[test]
+fn a_check_that_the_owner_of_the_builder_cancels_is_not_done_by_the_database() {
+    let mut session = database("check_cancelled_by_operator");
+    make_larger_than_memory(&mut session);
+    let cancelled = ErrorReport::new(SqlState::QUERY_CANCELED, "build cancelled by the builder's operator");
+    session
+        .execute(&format!(
+            "RESET maintenance_work_mem; SET hnsw.external_index_secure = off; SET hnsw.external_index_port = {}",
+            builder_that_answers(BuilderMessage::Error(cancelled))
+        ))
+        .unwrap();
+    assert_eq!(failure(&mut session, "SELECT lantern_index.check('t_idx', 0)").0, "57014");
+}
+
+/// The pauses that the rate demands are longer than the builder's patience.
+#[test]
+fn slow_clients_send_heartbeats() {
+    let options = BuilderOptions::serve(&["--idle-timeout", "2s"]);
+    let builder = Builder::start_with(&options).unwrap();
+    let mut session = database("check_heartbeats");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(16)); INSERT INTO t SELECT i, {} FROM generate_series(1, 1500) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+             SET hnsw.external_index_max_rate = '100kB'",
+            vectors(16)
+        ))
+        .unwrap();
+    builder.attach(&mut session).unwrap();
+    assert_eq!(check(&mut session, "'t_idx', 0, true").errors, 0);
+    builder.expect_idle(Duration::from_secs(60)).unwrap();
+    let phases = builder.metric("lantern_index_build_phase_seconds_count").unwrap();
+    assert!(phases < 0.5, "a check is no build: {phases}");
 }
 
 #[test]

@@ -141,9 +141,10 @@ unsafe fn look(
             Some(false) => None,
             None if !worth_it => None,
             _ => match ByBuilder::new(index, sample).and_then(|asking| Ok((asking.begin()?, asking))) {
-                // What fails from now on, such as a check that an operator cancels, is not to be repeated at the database's cost.
+                // What fails from now on is not to be repeated at the database's cost.
                 Ok((begun, asking)) => return asking.check(begun),
-                Err(failure) if external == Some(true) => return Err(failure),
+                // Nor is a check that an operator cancels while it waits.
+                Err(failure) if external == Some(true) || failure.is_cancellation() => return Err(failure),
                 Err(failure) => Some(failure),
             },
         };

@@ -95,7 +95,7 @@ fn send(
         let len = bytes.len();
         let (head, body, crc) = encode_index_pages(first, bytes.freeze());
         session.send_index(&head, &body, crc)?;
-        rate_limit.keep(len);
+        session.pause(rate_limit.pause_after(len))?;
         first += count;
         progress::blocks(first, blocks);
     }

@@ -67,7 +67,7 @@ impl Batch {
                 values: &self.values[start..byte],
             };
             session.send(&batch)?;
-            rate_limit.keep(batch.bytes());
+            session.pause(rate_limit.pause_after(batch.bytes()))?;
         }
         Ok(())
     }
