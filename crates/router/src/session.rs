@@ -72,7 +72,7 @@ impl Session<'_> {
         let admitted = access.admit("router", self.peer, &hello.token, client.certificate.as_deref());
         let admitted = admitted.and_then(|admitted| self.shared.activity.refuses("router").map_or(Ok(admitted), Err));
         let admitted =
-            admitted.and_then(|admitted| admitted.limits.check_rows(hello.estimated_rows).map(|()| admitted));
+            admitted.and_then(|admitted| admitted.limits.check_rows(hello.rows_to_index()).map(|()| admitted));
         let known = admitted.as_ref().map_or_else(|_| service::Client::unnamed(self.peer), Clone::clone);
         let subject = Subject::new(self.id, self.peer, &known, hello);
         if hello.build_id != subject.build {

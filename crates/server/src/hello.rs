@@ -34,8 +34,9 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
         let message = format!("{name} has {} dimensions, an index can have 1 to {most}", hello.dims);
         return Err(ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).refuse(0));
     }
-    if max_rows > 0 && hello.estimated_rows > max_rows {
-        let message = format!("table has about {} rows, this builder takes at most {max_rows}", hello.estimated_rows);
+    let rows = hello.rows_to_index();
+    if max_rows > 0 && rows > max_rows {
+        let message = format!("table has about {rows} rows, this builder takes at most {max_rows}");
         return Err(ErrorReport::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
             .hint("The builder's limit is --max-rows.")
             .refuse(0));
@@ -137,7 +138,7 @@ fn check_range(what: &str, value: u16, least: u16, most: u16, detail: &str) -> R
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use protocol::{Hello, Metric, ValueType};
+    use protocol::{Ask, Check, Hello, Metric, ValueType};
 
     use super::check;
 
@@ -150,6 +151,16 @@ pub(crate) mod tests {
     fn what_is_within_the_limits_is_taken() {
         let spec = check(&hello(), 0).unwrap();
         assert_eq!((spec.dims, spec.m, spec.ef_construction, spec.expected_rows), (3, 16, 64, u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn the_rows_to_index_are_limited_and_nothing_else() {
+        let ask = Ask { table_rows: u64::MAX, k: 10, target_ppm: 950_000, queries: 100 };
+        let build = Hello { estimated_rows: 11, ..hello() };
+        assert!(check(&build, 11).is_ok());
+        assert!(check(&build, 10).unwrap_err().report.message.contains("about 11 rows, this builder takes at most 10"));
+        assert!(check(&Hello { ask: Some(ask), ..build.clone() }, 10).is_ok());
+        assert!(check(&Hello { check: Some(Check { blocks: 9, sample: 0, ef_search: 40 }), ..build }, 10).is_ok());
     }
 
     #[test]

@@ -71,6 +71,13 @@ impl Hello {
         }
     }
 
+    /// The estimated number of rows to index, for limits of it: none for a check or advice, for which `estimated_rows` are the elements or
+    /// the rows of the sample.
+    #[must_use]
+    pub fn rows_to_index(&self) -> u64 {
+        if self.check.is_some() || self.ask.is_some() { 0 } else { self.estimated_rows }
+    }
+
     pub(super) fn write(&self, out: &mut BytesMut) {
         out.put_u16_le(self.protocol_min);
         out.put_u16_le(self.protocol_max);

@@ -46,7 +46,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// Runs from the Hello up to the Accept, which the caller sends.
     pub(super) async fn begin(&mut self, hello: &Hello, client: &Client, queued: &Queued) -> Result<Begun, NotBegun> {
         let spec = hello::check(hello, self.shared.config.max_rows).map_err(NotBegun::Refused)?;
-        client.limits.check_rows(hello.estimated_rows).map_err(NotBegun::Refused)?;
+        client.limits.check_rows(hello.rows_to_index()).map_err(NotBegun::Refused)?;
         let all = self.shared.threads();
         let (place, form, storage, work, threads, remark) = match (hello.check, hello.ask) {
             (Some(check), _) => {
