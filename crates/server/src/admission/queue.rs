@@ -93,15 +93,15 @@ impl Admission {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = self.state();
-        // The limit applies only to builds that must wait.
         let waiting = state.queue.iter().filter(|entry| entry.client == key).count();
-        if !limits.let_wait(waiting) {
-            return Err(NoPlace::Waiting(limits.waiting));
-        }
         state.tickets += 1;
         let ticket = state.tickets;
         state.queue.push(Entry { ticket, client: key, limits, bytes });
         self.admit(&mut state);
+        // The limit applies only to builds that must wait.
+        if !limits.let_wait(waiting) && state.queue.pop_if(|last| last.ticket == ticket).is_some() {
+            return Err(NoPlace::Waiting(limits.waiting));
+        }
         drop(state);
         Ok(Place { admission: self.clone(), ticket, bytes })
     }
@@ -321,6 +321,19 @@ mod tests {
         drop(first);
         assert!(second.take().is_ok());
         assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
+    }
+
+    #[test]
+    fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
+        let admission = Admission::new(100, 0);
+        let limits = Limits { waiting: 1, memory: 50, ..Limits::default() };
+        let enter = |bytes| admission.enter(bytes, &client("a", limits));
+        let _first = enter(30).unwrap().take().unwrap();
+        let second = enter(30).unwrap();
+        assert!(second.take().is_err(), "beyond the client's memory");
+        let _third = enter(10).unwrap().take().unwrap();
+        assert_eq!(enter(20).unwrap_err(), NoPlace::Waiting(1));
+        assert_eq!(admission.standing().queued, 1);
     }
 
     #[test]
