@@ -29,8 +29,8 @@ pub(crate) struct Boundary {
     payload_left: usize,
     /// The payload of a Progress or Done, or the beginning of an Error's, at most `MAX_LOOK` bytes.
     payload: Vec<u8>,
-    /// Whether an Error with the SQLSTATE of a cancelled query has passed.
-    cancelled: bool,
+    /// The SQLSTATE of the last Error.
+    error: Option<SqlState>,
     /// The kind of the last complete frame.
     last: Option<u8>,
     /// Total of rows that the builder has received.
@@ -47,7 +47,7 @@ impl Boundary {
             have: 0,
             payload_left: 0,
             payload: Vec::new(),
-            cancelled: false,
+            error: None,
             last: None,
             rows: 0,
             news: News::default(),
@@ -104,7 +104,9 @@ impl Boundary {
         if kind == kind::PAGES {
             self.news.pages += u64::from(u32::from_le_bytes([l0, l1, l2, l3])) / PAGE_SIZE as u64;
         }
-        self.cancelled |= kind == kind::ERROR && self.payload.starts_with(SqlState::QUERY_CANCELED.as_str().as_bytes());
+        if kind == kind::ERROR {
+            self.error = self.payload.first_chunk().copied().and_then(SqlState::new);
+        }
         self.payload.clear();
         self.last = Some(kind);
         self.have = 0;
@@ -127,7 +129,12 @@ impl Boundary {
 
     /// Whether the builder reported that the client cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled
+        self.error == Some(SqlState::QUERY_CANCELED)
+    }
+
+    /// Whether the builder reported that there is no advice for such a table.
+    pub(crate) fn has_no_advice(&self) -> bool {
+        self.error == Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE)
     }
 
     /// The kind of the last complete frame.

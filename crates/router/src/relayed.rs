@@ -119,6 +119,7 @@ async fn build(
     let (outcome, why) = match end {
         Ok(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
         Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
+        Ok(End::Said(_)) if boundary.has_no_advice() => (Outcome::Refused, said("no advice for such a table")),
         Ok(End::Said(_)) => (Outcome::Failed, said("the builder said why")),
         Ok(End::Left) => (Outcome::Cancelled, said("client left")),
         Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),

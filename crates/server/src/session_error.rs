@@ -78,6 +78,7 @@ impl SessionError {
             | Self::Late(_)
             | Self::Unread(_)
             | Self::Shutdown => Outcome::Cancelled,
+            Self::NoAdvice(_) => Outcome::Refused,
             Self::Protocol(_)
             | Self::V1(_)
             | Self::BeyondEnd
@@ -88,7 +89,6 @@ impl SessionError {
             | Self::IndexBlocks { .. }
             | Self::IndexChecksum { .. }
             | Self::Sample { .. }
-            | Self::NoAdvice(_)
             | Self::TooManyRows(_)
             | Self::Outgrown { .. }
             | Self::Overdue(_)

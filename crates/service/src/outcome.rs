@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed,
     /// The client cancelled, disconnected or was silent for too long, or the daemon shut down.
     Cancelled,
-    /// It has never begun.
+    /// It has never begun, or there is no advice for such a table.
     Refused,
 }
 

@@ -273,6 +273,21 @@ fn through_a_router() {
     }
 }
 
+/// An alert tells operators of failed builds.
+#[test]
+fn a_table_that_is_too_small_is_no_failed_build() {
+    let mut session = database("advise_no_failure");
+    small(&mut session, 500);
+    for options in [BuilderOptions::serve(&[]), BuilderOptions::router(&["--mode", "relay"])] {
+        let daemon = Builder::start_with(&options).unwrap();
+        daemon.attach(&mut session).unwrap();
+        assert_eq!(failure(&mut session, "SELECT lantern_index.advise('t', 'v')").0, "55000");
+        daemon.expect_idle(Duration::from_secs(60)).unwrap();
+        let ended = |outcome| daemon.metric(&format!("lantern_index_builds_total{{outcome=\"{outcome}\"}}")).unwrap();
+        assert!(ended("failed") < 0.5 && ended("refused") > 0.5);
+    }
+}
+
 /// Makes a table of `rows` rows of 16 dimensions.
 fn small(session: &mut Session, rows: u32) {
     session
