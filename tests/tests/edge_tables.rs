@@ -58,7 +58,8 @@ fn a_backend_whose_client_does_not_read_can_be_terminated() {
                  EXECUTE format('CREATE TABLE t_%s PARTITION OF t FOR VALUES IN (%s)', i, i);
              END LOOP; END $$;
              INSERT INTO t SELECT i, '[1,2,3]' FROM generate_series(1, 600) i;
-             ALTER DATABASE does_not_read SET hnsw.external_index = on",
+             ALTER DATABASE does_not_read SET hnsw.external_index = on;
+             ALTER DATABASE does_not_read SET client_min_messages = debug1",
         )
         .unwrap();
     for name in ["host", "port", "secure"] {

@@ -82,9 +82,10 @@ fn a_second_signal_ends_builds_too() {
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     assert_eq!(begin(&mut client), protocol::kind::ACCEPT);
-    // Signals at the same time are one.
-    daemon.signal(Signal::TERM);
-    daemon.signal(Signal::INT);
+    // Signals at the same time are one. The daemon sees neither before both are there.
+    for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
+        daemon.signal(signal);
+    }
     while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
     }

@@ -157,7 +157,9 @@ fn somebody_else_listens() {
         expect_words(&error, "08");
     }
     let port = scene.proxy.port();
-    scene.builder.attach_through(scene.session.as_mut().unwrap(), port).unwrap();
+    let session = scene.session.as_mut().unwrap();
+    session.execute("RESET hnsw.external_index_connect_timeout").unwrap();
+    scene.builder.attach_through(session, port).unwrap();
     scene.expect_clean();
 }
 

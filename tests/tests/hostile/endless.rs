@@ -112,7 +112,7 @@ fn waiting_has_a_timeout() {
     for (case, script) in ENDLESS {
         println!("{case}:");
         // Shorter than the time limit for the greeting.
-        scene.session.execute("SET statement_timeout = '3s'").unwrap();
+        scene.session.execute("SET statement_timeout = '5s'").unwrap();
         let failed = scene.fails_by(script, |_| Instant::now());
         assert_eq!(failed.error.message, "canceling statement due to statement timeout", "{case}");
         assert!(failed.took < SOON, "{case}: {:.1} s", failed.took.as_secs_f64());

@@ -140,7 +140,8 @@ fn the_routers_time_limit_holds_for_their_builds() {
     let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
     let router = ready(&["--builders", "static", "--builder", &address, "--max-build-time", "1s"]);
     let mut client = Client::open(connect(router.address()), table(10).init());
-    client.acknowledged().unwrap();
+    // The builder may be slower than the limit.
+    let _ = client.acknowledged();
     router.expect_builds(1).unwrap();
     assert_eq!(ended(&router, "failed"), 1.0);
     assert!(matches!(client.finish(), Err(Failure::Broken)));

@@ -41,7 +41,7 @@ fn a_client_that_does_not_read_is_given_up() {
 
 #[test]
 fn a_build_that_takes_too_long_is_ended() {
-    let mut scene = Scene::with("overdue", &BuilderOptions::router(&["--max-build-time", "4s"]));
+    let mut scene = Scene::with("overdue", &BuilderOptions::router(&["--max-build-time", "10s"]));
     // A client that sends its rows slowly, with heartbeats in between.
     let session = scene.session.as_mut().unwrap();
     session.execute("SET hnsw.external_index_max_rate = '200kB'").unwrap();
