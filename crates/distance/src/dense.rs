@@ -72,34 +72,12 @@ fn f16_at(bytes: &[u8]) -> f32 {
     half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32_const()
 }
 
-struct F16Portable;
-impl Dense for F16Portable {
-    const BYTES: usize = 2;
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> [f32; STEP] {
-        let bytes = &bytes[..2 * STEP];
-        std::array::from_fn(|lane| f16_at(&bytes[2 * lane..2 * lane + 2]))
-    }
-    #[inline(always)]
-    fn load_one(bytes: &[u8]) -> f32 {
-        f16_at(bytes)
-    }
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        mul_add::<false>(a, b, c)
-    }
-}
-
-/// Converts by F16C; only inside functions compiled for it.
-#[cfg(target_arch = "x86_64")]
-struct F16Fused;
-#[cfg(target_arch = "x86_64")]
-impl Dense for F16Fused {
-    const BYTES: usize = 2;
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> [f32; STEP] {
+#[inline(always)]
+fn load_f16s<const FUSED: bool>(bytes: &[u8]) -> [f32; STEP] {
+    let bytes = &bytes[..2 * STEP];
+    #[cfg(target_arch = "x86_64")]
+    if FUSED {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
-        let bytes = &bytes[..2 * STEP];
         let mut lanes = [0f32; STEP];
         // SAFETY: 16 bytes can be read and 32 written, at any alignment; `for_each_level` inlines this only into functions
         // compiled for F16C and AVX, which run only where these were detected.
@@ -107,27 +85,11 @@ impl Dense for F16Fused {
             let halves = _mm_loadu_si128(bytes.as_ptr().cast());
             _mm256_storeu_ps(lanes.as_mut_ptr(), _mm256_cvtph_ps(halves));
         }
-        lanes
+        return lanes;
     }
-    #[inline(always)]
-    fn load_one(bytes: &[u8]) -> f32 {
-        f16_at(bytes)
-    }
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        mul_add::<true>(a, b, c)
-    }
-}
-/// Converts by the instructions that every aarch64 processor has.
-#[cfg(target_arch = "aarch64")]
-struct F16Fused;
-#[cfg(target_arch = "aarch64")]
-impl Dense for F16Fused {
-    const BYTES: usize = 2;
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> [f32; STEP] {
+    #[cfg(target_arch = "aarch64")]
+    if FUSED {
         use std::arch::aarch64::{float32x4_t, vld1q_u8, vst1q_f32};
-        let bytes = &bytes[..2 * STEP];
         let mut lanes = [0f32; STEP];
         let (low, high): (float32x4_t, float32x4_t);
         // SAFETY: NEON is part of the architecture; 16 bytes can be read and 32 written. `fcvtl` and `fcvtl2` work on registers
@@ -138,7 +100,17 @@ impl Dense for F16Fused {
             vst1q_f32(lanes.as_mut_ptr(), low);
             vst1q_f32(lanes.as_mut_ptr().add(STEP / 2), high);
         }
-        lanes
+        return lanes;
+    }
+    std::array::from_fn(|lane| f16_at(&bytes[2 * lane..2 * lane + 2]))
+}
+
+struct F16<const FUSED: bool>;
+impl<const FUSED: bool> Dense for F16<FUSED> {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [f32; STEP] {
+        load_f16s::<FUSED>(bytes)
     }
     #[inline(always)]
     fn load_one(bytes: &[u8]) -> f32 {
@@ -146,11 +118,9 @@ impl Dense for F16Fused {
     }
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        mul_add::<true>(a, b, c)
+        mul_add::<FUSED>(a, b, c)
     }
 }
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-type F16Fused = F16Portable;
 
 /// Sums `term` over the elements of two values.
 #[inline(always)]
@@ -209,9 +179,9 @@ fn l1<D: Dense>(a: &[u8], b: &[u8]) -> f32 {
 for_each_level!(f32_l2, l2, F32<false>, F32<true>);
 for_each_level!(f32_inner_product, inner_product, F32<false>, F32<true>);
 for_each_level!(f32_l1, l1, F32<false>, F32<true>);
-for_each_level!(f16_l2, l2, F16Portable, F16Fused);
-for_each_level!(f16_inner_product, inner_product, F16Portable, F16Fused);
-for_each_level!(f16_l1, l1, F16Portable, F16Fused);
+for_each_level!(f16_l2, l2, F16<false>, F16<true>);
+for_each_level!(f16_inner_product, inner_product, F16<false>, F16<true>);
+for_each_level!(f16_l1, l1, F16<false>, F16<true>);
 
 /// Decodes a vector of `out.len()` dimensions; of a sparse one, the dimensions below `out.len()`.
 ///
@@ -241,7 +211,7 @@ pub(crate) fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
     {
         #[target_feature(enable = "avx2,fma,f16c")]
         fn fused(vector: &[u8], out: &mut [f32]) {
-            decode_body::<F16Fused>(vector, out);
+            decode_body::<F16<true>>(vector, out);
         }
         if level >= Level::Avx2 {
             // SAFETY: the level includes F16C.
@@ -250,10 +220,10 @@ pub(crate) fn f16_decoder(level: Level) -> fn(&[u8], &mut [f32]) {
     }
     #[cfg(target_arch = "aarch64")]
     if level != Level::Portable {
-        return decode_body::<F16Fused>;
+        return decode_body::<F16<true>>;
     }
     let _ = level;
-    decode_body::<F16Portable>
+    decode_body::<F16<false>>
 }
 
 #[inline(always)]
