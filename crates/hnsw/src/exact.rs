@@ -33,8 +33,7 @@ pub(crate) fn nearest(
         rows.pack_values(tiles, values.iter().map(Vec::as_slice), center.as_deref());
     }
     let mut inverted = Inverted::default();
-    let inverts = space.measure.inverts();
-    if inverts {
+    if space.measure.inverts() {
         inverted.fill_values(space.measure, values.iter().map(Vec::as_slice));
     }
     // Merges the results for one value.
@@ -48,7 +47,7 @@ pub(crate) fn nearest(
         let mut query = Query::default();
         let width = (k + MORE).min(points.len());
         match tiles {
-            None if inverts => {
+            None => {
                 nearest.reset(values.len(), values.len(), width);
                 let mut sums = Vec::new();
                 for (col, &point) in (0..).zip(points) {
@@ -59,16 +58,6 @@ pub(crate) fn nearest(
             Some(tiles) => {
                 cols.pack_values(tiles, points.iter().map(|&point| space.store.value(point)), center.as_deref());
                 by_tiles(tiles, &rows, &cols, width, &mut nearest);
-            }
-            None => {
-                nearest.reset(values.len(), values.len(), k);
-                for (at, value) in values.iter().enumerate() {
-                    space.measure.ask(&mut query, value);
-                    for (col, &point) in (0..).zip(points) {
-                        let distance = space.measure.distance_of(&query, value, space.store.value(point));
-                        nearest.offer(at, distance, col);
-                    }
-                }
             }
         }
         let mut measured = |at: usize, cols: &[u32]| -> Vec<Candidate> {

@@ -60,12 +60,11 @@ impl<'a> Pivots<'a> {
                 Some(packed) => Comparison::Blocks(packed),
                 None => Comparison::merged(space, tiles, &elements),
             },
-            None if space.measure.inverts() => {
+            None => {
                 let mut inverted = Inverted::default();
                 inverted.fill(space, &elements);
                 Comparison::Inverted(inverted)
             }
-            None => Comparison::OneByOne,
         };
         Self { elements, comparison }
     }

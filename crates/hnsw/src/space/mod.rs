@@ -100,9 +100,9 @@ impl Measure {
         self.tiles.is_some() && matches!(self.metric, Metric::L2 | Metric::InnerProduct | Metric::Cosine)
     }
 
-    /// Whether distances of many pairs cost least by [`Inverted`] lists.
+    /// Whether distances of many pairs cost least by [`Inverted`] lists: those of sparse values. All others have tiles.
     pub(crate) fn inverts(&self) -> bool {
-        self.elements == Elements::Sparse && self.tiles.is_none()
+        self.tiles.is_none()
     }
 
     /// Prepares `query` for distances from a value, which need not be an element's, to many others.
