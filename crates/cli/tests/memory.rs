@@ -78,6 +78,7 @@ fn builds_take_what_was_estimated() {
     for build in [
         made(Vector, 384, 16, 6000),
         made(HalfVec, 512, 8, 6000),
+        made(Vector, 1536, 16, 6000),
         made(Bit, 1024, 32, 4000),
         made(Vector, 64, 2, 20_000),
     ] {

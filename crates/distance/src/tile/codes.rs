@@ -18,8 +18,8 @@ pub(super) struct Line(pub(super) [i8; LINE]);
 /// Lines per group of dimensions where the instructions multiply 16 bits: codes are widened once, when they are packed.
 pub(super) const WIDE: usize = 2;
 
-/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory (half of it if codes are
-/// widened), and approximate. Element `i` of a vector is about `code[i] * factor`, with an error of at most half the factor,
+/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, or in half where codes are
+/// widened (AVX2) or kept in two layouts (AMX), and approximate. Element `i` of a vector is about `code[i] * factor`, with an error of at most half the factor,
 /// which is the vector's greatest absolute element divided by 127.
 pub struct CodePanel {
     level: Level,
@@ -51,8 +51,8 @@ pub struct CodeBlock<'a> {
 }
 
 impl CodeBlock<'_> {
-    /// The codes by groups of dimensions, then by vectors, then by dimensions of the group: 64 aligned bytes per group. Not for
-    /// AVX2.
+    /// The codes by groups of dimensions, then by vectors, then by dimensions of the group: 64 aligned bytes per group. Not
+    /// for the levels whose kernels need widened codes.
     pub(super) fn groups(&self) -> impl ExactSizeIterator<Item = &[i8; LINE]> {
         self.lines.iter().map(|line| &line.0)
     }
@@ -328,6 +328,19 @@ impl CodePanel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The estimate of a build's memory counts two bytes.
+    #[test]
+    fn a_packed_code_takes_at_most_two_bytes() {
+        let codes = [1; 192];
+        let vectors = || [(&codes[..], CodeNote::default()); 64].into_iter();
+        for level in Level::available() {
+            let mut panel = CodePanel::at(level);
+            panel.fill_encoded(codes.len(), vectors());
+            let bytes = (panel.lines.len() + panel.tiles.len()) * LINE;
+            assert!(bytes <= 2 * codes.len() * vectors().len(), "{level}: {bytes}");
+        }
+    }
 
     #[test]
     fn every_level_has_the_same_codes() {

@@ -55,7 +55,7 @@ impl Leaf {
             }
         }
         if tiles.codes.is_some() {
-            // The memory for threads is that of codes, which take a fourth.
+            // The memory for threads is that of codes, which take a half at most.
             self.group.forget_values();
         }
         self.elements = elements;

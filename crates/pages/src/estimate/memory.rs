@@ -3,15 +3,18 @@ use pgvector::ValueType;
 use super::Estimate;
 use crate::IncomingVerifier;
 use sizes::{
-    CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_BITS, PACKED_CODES, REVERSE, in_trial, kept, room,
+    CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_BITS, PACKED_CODE, PACKED_CODES, REVERSE, in_trial,
+    kept, room,
 };
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
 pub mod sizes {
     /// Points of a leaf that is compared by tiles of f32.
     pub const PACKED: u64 = 3 << 9;
-    /// Vectors packed per thread as codes in place of f32, at two bytes per dimension (both layouts that AMX needs, or widened codes): a leaf, and a cell with the candidates of its points.
+    /// Vectors packed per thread as codes: a leaf, and a cell with the candidates of its points.
     pub const PACKED_CODES: u64 = 7 << 9;
+    /// Bytes of a packed code, at most: AVX2 needs it widened, and AMX in two layouts.
+    pub const PACKED_CODE: u64 = 2;
     /// Bit strings packed per thread: a leaf, the candidates of an element, and elements that are compared with the guard's probes.
     pub const PACKED_BITS: u64 = 5 << 9;
     /// Points of a leaf of sparse values.
@@ -101,12 +104,12 @@ impl Estimate {
     /// | | 2 × m slots of 8, and m slots of 4 for each upper layer that it is on |
     /// | | candidates, and about 80 for numbers, levels, order and pivots |
     /// | row | its heap TID and, until all have come, its element |
-    /// | thread | the values of a leaf as f32, or codes of a leaf and of a cell; bits of a leaf and of other elements; sparse values in inverted lists; lists of a cell |
+    /// | thread | the values of a leaf as f32, or two bytes per dimension of a leaf and of a cell; bits of a leaf and of other elements; sparse values in inverted lists; lists of a cell |
     ///
     /// Where a trial chooses the engine, its sample may need more than the elements' lists and candidates.
     #[must_use]
     pub fn build_memory_bytes(&self, threads: u32) -> u64 {
-        self.spooled_memory_bytes(threads).saturating_add(self.values_bytes(threads))
+        self.spooled_memory_bytes(threads).saturating_add(self.values_bytes())
     }
 
     /// [`Self::build_memory_bytes`] with the values in a spool file.
@@ -125,26 +128,24 @@ impl Estimate {
         // A trial has ended before the candidates of the build are found.
         let trial = in_trial(self.elements).saturating_mul(element + 2 * self.value_len as u64 + self.codes());
         let all = self.elements.saturating_mul(element).max(trial).saturating_add(self.rows.saturating_mul(row));
+        let packed = (PACKED * 4).max(PACKED_CODES * PACKED_CODE) * self.codes();
         let leaf = match self.value_type {
             ValueType::SparseVec => {
                 let inverted = self.elements.min(INVERTED).saturating_mul(self.entries());
-                inverted.saturating_mul(INVERTED_NUMBER).max(PACKED * 4 * self.codes())
+                inverted.saturating_mul(INVERTED_NUMBER).max(packed)
             }
             ValueType::Bit => self.elements.min(PACKED_BITS).saturating_mul(self.value_len as u64),
-            ValueType::Vector | ValueType::HalfVec => PACKED * 4 * self.codes(),
+            ValueType::Vector | ValueType::HalfVec => packed,
         };
         // The lists of a cell, and a bit for each element: whether it is among the cell's candidates.
         let thread = leaf + CELL * FULL * kept(2 * m) * CANDIDATE + self.elements / 8 + PER_THREAD;
         all.saturating_add(PER_BUILD).saturating_add(u64::from(threads).saturating_mul(thread))
     }
 
-    /// Bytes of the distinct values and of their int8 codes, one per dimension. Processors without kernels for codes have
-    /// leaves of f32 instead, which are larger and are included in [`Self::spooled_memory_bytes`].
+    /// Bytes of the distinct values and of their int8 codes, one per dimension.
     #[must_use]
-    pub fn values_bytes(&self, threads: u32) -> u64 {
-        let larger = u64::from(threads) * (4 * PACKED - PACKED_CODES);
-        let codes = self.elements.saturating_sub(larger).saturating_mul(self.codes());
-        self.elements.saturating_mul(self.value_len as u64).saturating_add(codes)
+    pub fn values_bytes(&self) -> u64 {
+        self.elements.saturating_mul((self.value_len as u64).saturating_add(self.codes()))
     }
 
     /// Bytes of a value's codes.
@@ -187,7 +188,7 @@ mod tests {
         let bits = Estimate { value_type: ValueType::Bit, value_len: 192, ..wide };
         assert!(bits.builder_memory_bytes(8) < 1_700_000_000, "{}", bits.builder_memory_bytes(8));
         assert_eq!(wide.builder_memory_bytes(8) - wide.build_memory_bytes(8), PROGRAM_BYTES);
-        assert_eq!(wide.build_memory_bytes(8) - wide.spooled_memory_bytes(8), wide.values_bytes(8));
+        assert_eq!(wide.build_memory_bytes(8) - wide.spooled_memory_bytes(8), wide.values_bytes());
         let shared = Estimate { elements: elements / 10, ..wide };
         assert!(shared.builder_memory_bytes(8) < bytes / 6);
     }
@@ -199,7 +200,7 @@ mod tests {
             let value_len = 4 + 8 * entries;
             Estimate { value_type: ValueType::SparseVec, dims, value_len, m: 16, rows: elements, elements }
         };
-        let beside_values = |estimate: Estimate| estimate.values_bytes(8) - elements * estimate.value_len as u64;
+        let beside_values = |estimate: Estimate| estimate.values_bytes() - elements * estimate.value_len as u64;
         assert_eq!(beside_values(of(30_000, 120)), 0);
         let codes = beside_values(of(800, 100));
         assert!((780 * elements..=800 * elements).contains(&codes), "{codes}");

@@ -60,7 +60,7 @@ impl Need {
 
     fn of(&self, estimate: Estimate) -> u64 {
         let in_memory = Estimate { elements: estimate.elements.min(self.in_memory), ..estimate };
-        estimate.spooled_memory_bytes(self.threads).saturating_add(in_memory.values_bytes(self.threads))
+        estimate.spooled_memory_bytes(self.threads).saturating_add(in_memory.values_bytes())
     }
 }
 
@@ -88,10 +88,7 @@ mod tests {
     fn values_in_the_spool_need_no_memory() {
         let need = need(ValueType::Vector, 128);
         let (all, half) = (need.spooled_after(0), need.spooled_after(50_000));
-        // The estimate without values has room for each of the four threads' leaves as f32, which are larger than leaves of codes: the
-        // codes of this many elements fit into the difference.
-        let leaves = 4 * (4 * 1536 - 3584);
-        assert_eq!(need.at_first(100_000) - all.at_first(100_000), 100_000 * (512 + 128) - leaves * 128);
+        assert_eq!(need.at_first(100_000) - all.at_first(100_000), 100_000 * (512 + 128));
         assert_eq!(need.at_first(100_000) - half.at_first(100_000), 50_000 * (512 + 128));
         assert_eq!(need.at_first(4000), half.at_first(4000));
     }

@@ -23,7 +23,7 @@ fn sized(rows: u64) -> Hello {
 /// A builder with memory for the build, but for only a third of its values.
 fn builder(dir: &Path) -> Builder {
     Builder::with(|config| {
-        config.memory_limit = shape().spooled_memory_bytes(2) + shape().values_bytes(2) / 3;
+        config.memory_limit = shape().spooled_memory_bytes(2) + shape().values_bytes() / 3;
         config.spool_dir = Some(dir.to_owned());
     })
 }
