@@ -132,9 +132,10 @@ impl Boundary {
         self.error == Some(SqlState::QUERY_CANCELED)
     }
 
-    /// Whether the builder reported that there is no advice for such a table.
+    /// Whether the builder reported that it has no advice: on so few rows or queries, or on such values.
     pub(crate) fn has_no_advice(&self) -> bool {
-        self.error == Some(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE)
+        let codes = [SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, SqlState::FEATURE_NOT_SUPPORTED];
+        self.error.is_some_and(|error| codes.contains(&error))
     }
 
     /// The kind of the last complete frame.

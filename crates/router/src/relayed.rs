@@ -90,6 +90,7 @@ async fn build(
     decision: &Frame,
 ) {
     tracing::info!(builder = lease.facts().name, "build relayed");
+    let (is_build, asks_advice) = (client.hello.is_build(), client.hello.ask.is_some());
     let stages = Arc::new(Stages::new());
     let running = lease.begin(queued, stages.clone());
     let mut unsent = BytesMut::new();
@@ -106,7 +107,8 @@ async fn build(
         let news = boundary.take_news();
         running.add_rows(news.rows);
         running.add_pages(news.pages);
-        if let Some(done) = news.done {
+        // A check or advice makes no graph.
+        if let Some(done) = news.done.filter(|_| is_build) {
             running.set_graph(&done);
         }
     };
@@ -119,7 +121,7 @@ async fn build(
     let (outcome, why) = match end {
         Ok(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
         Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
-        Ok(End::Said(_)) if boundary.has_no_advice() => (Outcome::Refused, said("no advice for such a table")),
+        Ok(End::Said(_)) if asks_advice && boundary.has_no_advice() => (Outcome::Refused, said("no advice")),
         Ok(End::Said(_)) => (Outcome::Failed, said("the builder said why")),
         Ok(End::Left) => (Outcome::Cancelled, said("client left")),
         Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),

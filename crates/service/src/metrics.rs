@@ -217,9 +217,8 @@ impl Metrics {
         if build.outcome == Outcome::Succeeded {
             let spent = build.phases;
             let spent = [spent.rows, spent.graph, spent.repair, spent.order, spent.pages];
-            // A router does not see the phases of redirected builds and of Lantern's clients, and takes them for the first phase. A check
-            // or advice sends no pages, and its phases have nothing in common with those of a build.
-            let seen = build.pages > 0 && spent[1..].iter().any(|&seconds| seconds > 0.0);
+            // A router does not see the phases of redirected builds and of Lantern's clients, and takes them for the first phase.
+            let seen = build.has_made_pages() && spent[1..].iter().any(|&seconds| seconds > 0.0);
             for (phase, seconds) in PHASES.into_iter().zip(spent).filter(|_| seen) {
                 self.phases.with_label_values(&[phase_name(phase)]).observe(seconds);
             }

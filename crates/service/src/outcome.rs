@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed,
     /// The client cancelled, disconnected or was silent for too long, or the daemon shut down.
     Cancelled,
-    /// It has never begun, or there is no advice for such a table.
+    /// It has never begun, or advice was asked for and there is none, as on a small table.
     Refused,
 }
 

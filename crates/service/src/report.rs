@@ -206,6 +206,13 @@ pub struct EndedReport {
     pub recall: Option<f64>,
 }
 
+impl EndedReport {
+    /// Whether pages of an index were made: a check or advice sends none, and its phases have nothing in common with those of a build.
+    pub(crate) fn has_made_pages(&self) -> bool {
+        self.pages > 0
+    }
+}
+
 /// Seconds in each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSeconds {

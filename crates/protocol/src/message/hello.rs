@@ -71,11 +71,17 @@ impl Hello {
         }
     }
 
-    /// The estimated number of rows to index, for limits of it: none for a check or advice, for which `estimated_rows` are the elements or
-    /// the rows of the sample.
+    /// Whether the client wants an index built, not a check or advice.
+    #[must_use]
+    pub fn is_build(&self) -> bool {
+        self.check.is_none() && self.ask.is_none()
+    }
+
+    /// The estimated number of rows to index, to which limits of rows apply; 0 for a check or advice, whose `estimated_rows` are the elements
+    /// of an index or the rows of a sample.
     #[must_use]
     pub fn rows_to_index(&self) -> u64 {
-        if self.check.is_some() || self.ask.is_some() { 0 } else { self.estimated_rows }
+        if self.is_build() { self.estimated_rows } else { 0 }
     }
 
     pub(super) fn write(&self, out: &mut BytesMut) {

@@ -100,7 +100,10 @@ impl Scheduler {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
         let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
-        (!limits.let_wait(waiting)).then_some(Refusal::Waiting(limits.waiting))
+        // The limit applies only to builds that must wait.
+        let need = self.rules.clamp(demand.machine);
+        let must_wait = || self.is_held_back(demand) || self.smallest(need, |entry| entry.is_usable()).is_none();
+        (!limits.let_wait(waiting) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
     }
 
     /// The client with the memory limit of its build on builder `id`: the client's own, less the memory of its other running builds.

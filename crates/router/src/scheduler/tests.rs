@@ -45,6 +45,25 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
+fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
+    let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.memory) = (2, (0, 100))), Instant::now());
+    for action in scheduler.act(now) {
+        let Action::Start { id, .. } = action else { panic!("{action:?}") };
+        scheduler.started(id, 100, now);
+    }
+    let limits = Limits { waiting: 1, memory: 50, ..Limits::default() };
+    let named = Client { name: Some("tenant".into()), limits, ..client(1) };
+    let ask = |scheduler: &mut Scheduler, memory| scheduler.ask(Demand::new(named.clone(), memory, |bytes| bytes));
+    let first = ask(&mut scheduler, 30).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
+    ask(&mut scheduler, 30).unwrap();
+    assert_eq!(scheduler.act(now), [], "beyond the client's memory");
+    let third = ask(&mut scheduler, 20).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Grant { request: third, id: 2 }]);
+    assert_eq!(ask(&mut scheduler, 20), Err(Refusal::Waiting(1)));
+}
+
+#[test]
 fn a_build_may_take_what_its_client_has_left() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let named = |name: &str, memory| Client {

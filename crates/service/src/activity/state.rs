@@ -83,11 +83,12 @@ impl State {
 
     pub(super) fn end(&mut self, key: u64, spent: &[Duration; 5], report: EndedReport) {
         self.running.remove(&key);
-        // A check or advice sends no pages, and its phases have nothing in common with those of a build.
-        if report.outcome == Outcome::Succeeded && report.pages > 0 {
+        if report.outcome == Outcome::Succeeded && report.has_made_pages() {
             self.phase_rates.learn(&report.subject, report.rows, spent);
         }
-        self.last = Some(report.outcome);
+        if report.outcome != Outcome::Refused {
+            self.last = Some(report.outcome);
+        }
         self.updated_ms = now_ms();
         keep(&mut self.ended, report, ENDED);
     }
