@@ -13,16 +13,20 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Waits until the socket is readable (or writable, with `write`) or the time is over. Ends the statement if it was cancelled.
 pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     let write = if write { pg_sys::WL_SOCKET_WRITEABLE } else { 0 };
-    wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
+    wait(socket, pg_sys::WL_SOCKET_READABLE | write, rounded_up(at_most));
 }
 
 /// Pauses for a time.
 pub(crate) fn pause(pause: Duration) {
     let started = Instant::now();
     while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
-        // Rounded up: a wait of 0 ms would be none.
-        wait(NO_SOCKET, 0, left.min(TICK) + Duration::from_millis(1));
+        wait(NO_SOCKET, 0, rounded_up(left));
     }
+}
+
+/// A time of at most [`TICK`] in milliseconds: a wait of 0 ms would be none.
+fn rounded_up(time: Duration) -> Duration {
+    time.min(TICK) + Duration::from_millis(1)
 }
 
 /// Waits until a connection was made or failed, or the time is over.

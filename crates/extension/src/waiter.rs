@@ -20,7 +20,7 @@ impl Waiter {
     /// Waits briefly until the socket is readable (or writable, with `write`), and no longer than `at_most`.
     pub(crate) fn wait(&self, socket: &TcpStream, write: bool, at_most: Duration) -> Result<(), Failure> {
         match self {
-            Self::Backend => wait::for_socket(socket.as_raw_fd(), write, wait::TICK.min(at_most)),
+            Self::Backend => wait::for_socket(socket.as_raw_fd(), write, at_most),
             Self::Thread(link) => link.wait_in_thread_or(socket.as_fd(), write, at_most)?,
         }
         Ok(())
