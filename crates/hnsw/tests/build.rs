@@ -53,7 +53,7 @@ fn many_duplicates() {
     }
 }
 
-/// Little more distinct values than slots, one of which has little more elements than half of the slots.
+/// Hardly more distinct values than slots, one of which has hardly more elements than half of the slots.
 #[test]
 fn lists_of_duplicates_are_full() {
     for kind in ENGINES {

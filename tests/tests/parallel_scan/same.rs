@@ -69,11 +69,11 @@ fn predicates_and_expressions() {
     for create in [CREATE, &partial] {
         expect_same(&mut scene.session, "items", create, "items_idx");
     }
-    // The expression is so slow that workers take part.
+    // With such a slow expression, workers read most of the rows, unless they begin late.
     scene.workers(2);
     scene.session.execute("DROP INDEX items_idx").unwrap();
     let notices = build(&mut scene.session, CREATE).unwrap();
-    assert!((1..ROWS).contains(&read_by_workers(&notices)), "{notices:?}");
+    assert!((ROWS / 10..ROWS).contains(&read_by_workers(&notices)), "{notices:?}");
 }
 
 #[test]

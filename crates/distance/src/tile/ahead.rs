@@ -1,4 +1,5 @@
-//! Vectors that lie anywhere in memory are loaded into the cache while those before them are packed.
+//! Vectors that lie anywhere in memory are loaded into the cache, where [`prefetch`] can do that, while those before them are
+//! packed.
 
 use super::BLOCK;
 use crate::prefetch;

@@ -94,11 +94,16 @@ fn tiles_of_bits_have_the_distances_of_the_kernel() {
     }
 }
 
+/// An empty panel for each level of this processor.
+fn code_panels() -> Vec<(Level, CodePanel)> {
+    Level::available().into_iter().map(|level| (level, CodePanel::at(level))).collect()
+}
+
 #[test]
 fn products_of_codes_are_exact_at_every_level_and_length() {
     let mut next = numbers(5);
     // The panels are reused, as in builds.
-    let mut panels = Level::available().into_iter().map(|level| (level, CodePanel::at(level))).collect::<Vec<_>>();
+    let mut panels = code_panels();
     for dims in (1..70).chain([127, 128, 384, 1001, 65, 3]) {
         let extreme = |x: f32| if x.abs() > 0.9 { 127.0 * x.signum() } else { (127.0 * x).round() };
         let codes: Vec<Vec<i8>> =
@@ -134,7 +139,7 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
 #[test]
 fn all_pairs_are_what_tiles_give() {
     let mut next = numbers(8);
-    let mut panels = Level::available().into_iter().map(|level| (level, CodePanel::at(level))).collect::<Vec<_>>();
+    let mut panels = code_panels();
     for (dims, count) in (1..100).chain([70, 33, 1]).map(|count| (count * 7 % 90 + 1, count)) {
         let vectors: Vec<Vec<f32>> = (0..count).map(|_| (0..dims).map(|_| next()).collect()).collect();
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();

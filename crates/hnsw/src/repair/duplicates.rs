@@ -72,7 +72,7 @@ fn further_out(draft: &Draft, element: u32, width: usize) -> Vec<u32> {
 }
 
 /// The list of a duplicate: its part of the ring, its part of the others, which are the first one's neighbors and, for many duplicates,
-/// their neighbors; remaining slots from the group again.
+/// their neighbors; remaining slots from the group again, and then from the first one's neighbors.
 fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width: usize) -> Vec<u32> {
     let (ring, others) = if is_large(group.len(), width) {
         let ring = RING.min(width / 2);
