@@ -15,12 +15,17 @@ const STEP: usize = 8;
 trait Dense {
     /// Bytes per element.
     const BYTES: usize;
+    /// Whether the processor has an instruction for `a * b + c`; elsewhere `f32::mul_add` is a slow library call.
+    const FUSED: bool;
     /// Loads [`STEP`] elements.
     fn load(bytes: &[u8]) -> [f32; STEP];
     /// Loads one element.
     fn load_one(bytes: &[u8]) -> f32;
     /// `a * b + c`
-    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
+    }
 }
 
 #[inline(always)]
@@ -44,15 +49,10 @@ fn load_f32s<const FUSED: bool>(bytes: &[u8]) -> [f32; STEP] {
     std::array::from_fn(|lane| f32_at(&bytes[4 * lane..4 * lane + 4]))
 }
 
-/// Fused where the processor has an instruction for it; elsewhere `f32::mul_add` is a slow library call.
-#[inline(always)]
-fn mul_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
 struct F32<const FUSED: bool>;
 impl<const FUSED: bool> Dense for F32<FUSED> {
     const BYTES: usize = 4;
+    const FUSED: bool = FUSED;
     #[inline(always)]
     fn load(bytes: &[u8]) -> [f32; STEP] {
         load_f32s::<FUSED>(bytes)
@@ -60,10 +60,6 @@ impl<const FUSED: bool> Dense for F32<FUSED> {
     #[inline(always)]
     fn load_one(bytes: &[u8]) -> f32 {
         f32_at(bytes)
-    }
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        mul_add::<FUSED>(a, b, c)
     }
 }
 
@@ -108,6 +104,7 @@ fn load_f16s<const FUSED: bool>(bytes: &[u8]) -> [f32; STEP] {
 struct F16<const FUSED: bool>;
 impl<const FUSED: bool> Dense for F16<FUSED> {
     const BYTES: usize = 2;
+    const FUSED: bool = FUSED;
     #[inline(always)]
     fn load(bytes: &[u8]) -> [f32; STEP] {
         load_f16s::<FUSED>(bytes)
@@ -115,10 +112,6 @@ impl<const FUSED: bool> Dense for F16<FUSED> {
     #[inline(always)]
     fn load_one(bytes: &[u8]) -> f32 {
         f16_at(bytes)
-    }
-    #[inline(always)]
-    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        mul_add::<FUSED>(a, b, c)
     }
 }
 

@@ -69,11 +69,11 @@ fn predicates_and_expressions() {
     for create in [CREATE, &partial] {
         expect_same(&mut scene.session, "items", create, "items_idx");
     }
-    // With such a slow expression, workers read most of the rows, unless they begin late.
+    // With such a slow expression, workers read at least a third of the rows.
     scene.workers(2);
     scene.session.execute("DROP INDEX items_idx").unwrap();
     let notices = build(&mut scene.session, CREATE).unwrap();
-    assert!((ROWS / 10..ROWS).contains(&read_by_workers(&notices)), "{notices:?}");
+    assert!((ROWS / 3..ROWS).contains(&read_by_workers(&notices)), "{notices:?}");
 }
 
 #[test]
