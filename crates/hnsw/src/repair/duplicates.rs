@@ -97,9 +97,8 @@ fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width
             }
         }
     }
-    list.extend(others.iter().take(width - list.len()));
-    // A group that is hardly large may have fewer members than slots are left.
-    for &other in outside {
+    // A group that is hardly large may have fewer members than there are slots left, which get more of the first one's neighbors.
+    for &other in others.iter().chain(outside) {
         if list.len() == width {
             break;
         }
