@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use service::Share;
 
-use super::{BuilderId, Scheduler};
+use super::{BuilderId, Demand, Scheduler};
 
 /// The state of a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,11 @@ impl Scheduler {
     pub(super) fn smallest(&self, memory: u64, which: impl Fn(&Entry) -> bool) -> Option<BuilderId> {
         let fitting = self.builders.iter().filter(|(_, entry)| entry.memory >= memory && which(entry));
         fitting.min_by_key(|&(&id, entry)| (entry.memory, id)).map(|(&id, _)| id)
+    }
+
+    /// The idle builder that a request would get.
+    pub(super) fn free_for(&self, demand: &Demand) -> Option<BuilderId> {
+        self.smallest(self.rules.clamp(demand.machine), Entry::is_usable)
     }
 
     pub(super) fn longest_idle(&self) -> Option<(BuilderId, Instant)> {

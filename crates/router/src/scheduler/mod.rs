@@ -192,13 +192,13 @@ impl Scheduler {
                 self.wait_for_start_again(request);
                 continue;
             }
-            let need = self.rules.clamp(demand.machine);
-            if let Some(id) = self.smallest(need, Entry::is_usable) {
+            if let Some(id) = self.free_for(&demand) {
                 self.set(id, State::Taken { client: demand.client.key(), memory: demand.memory });
                 self.leave(request);
                 actions.push(Action::Grant { request, id });
                 continue;
             }
+            let need = self.rules.clamp(demand.machine);
             // A starting builder is reserved for the first request in the queue that it can serve.
             let expected = coming.iter().copied().filter(|id| self.builders[id].memory >= need).min();
             if let Some(id) = expected {

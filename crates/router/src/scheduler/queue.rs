@@ -101,8 +101,7 @@ impl Scheduler {
         }
         let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
         // The limit applies only to builds that must wait.
-        let need = self.rules.clamp(demand.machine);
-        let must_wait = || self.is_held_back(demand) || self.smallest(need, |entry| entry.is_usable()).is_none();
+        let must_wait = || self.is_held_back(demand) || self.free_for(demand).is_none();
         (!limits.let_wait(waiting) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
     }
 

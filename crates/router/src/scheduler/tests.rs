@@ -15,13 +15,19 @@ fn ask(scheduler: &mut Scheduler, from: u8, memory: u64) -> RequestId {
     scheduler.ask(Demand::new(client(from), memory, |bytes| bytes)).unwrap()
 }
 
-#[test]
-fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+/// With two idle builders.
+fn with_two_builders() -> (Scheduler, Instant) {
     let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.memory) = (2, (0, 100))), Instant::now());
     for action in scheduler.act(now) {
         let Action::Start { id, .. } = action else { panic!("{action:?}") };
         scheduler.started(id, 100, now);
     }
+    (scheduler, now)
+}
+
+#[test]
+fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+    let (mut scheduler, now) = with_two_builders();
     let limits = Limits { builds: 1, waiting: 1, memory: 50, rows: 0 };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
     let ask_named =
@@ -46,11 +52,7 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
-    let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.memory) = (2, (0, 100))), Instant::now());
-    for action in scheduler.act(now) {
-        let Action::Start { id, .. } = action else { panic!("{action:?}") };
-        scheduler.started(id, 100, now);
-    }
+    let (mut scheduler, now) = with_two_builders();
     let limits = Limits { waiting: 1, memory: 50, ..Limits::default() };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
     let ask = |scheduler: &mut Scheduler, memory| scheduler.ask(Demand::new(named.clone(), memory, |bytes| bytes));
