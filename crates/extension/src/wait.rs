@@ -13,20 +13,15 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Waits until the socket is readable (or writable, with `write`) or the time is over. Ends the statement if it was cancelled.
 pub(crate) fn for_socket(socket: RawFd, write: bool, at_most: Duration) {
     let write = if write { pg_sys::WL_SOCKET_WRITEABLE } else { 0 };
-    wait(socket, pg_sys::WL_SOCKET_READABLE | write, rounded_up(at_most));
+    wait(socket, pg_sys::WL_SOCKET_READABLE | write, at_most);
 }
 
 /// Pauses for a time.
 pub(crate) fn pause(pause: Duration) {
     let started = Instant::now();
     while let Some(left) = pause.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
-        wait(NO_SOCKET, 0, rounded_up(left));
+        wait(NO_SOCKET, 0, left);
     }
-}
-
-/// A time of at most [`TICK`] in milliseconds: a wait of 0 ms would be none.
-fn rounded_up(time: Duration) -> Duration {
-    time.min(TICK) + Duration::from_millis(1)
 }
 
 /// Waits until a connection was made or failed, or the time is over.
@@ -41,7 +36,8 @@ fn wait(socket: RawFd, events: u32, at_most: Duration) {
     let events = events | pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | pg_sys::WL_TIMEOUT;
     // SAFETY: the socket is open while its owner waits for it, and no lock is held here.
     unsafe {
-        let timeout = at_most.as_millis() as std::ffi::c_long;
+        // Rounded up: a wait of 0 ms would be none.
+        let timeout = at_most.min(TICK).as_millis() as std::ffi::c_long + 1;
         let found = pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, timeout, wait_event());
         if found as u32 & pg_sys::WL_LATCH_SET != 0 {
             pg_sys::ResetLatch(pg_sys::MyLatch);

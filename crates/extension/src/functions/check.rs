@@ -143,7 +143,7 @@ unsafe fn look(
             _ => match ByBuilder::new(index, sample).and_then(|asking| Ok((asking.begin()?, asking))) {
                 // What fails from now on is not to be repeated at the database's cost.
                 Ok((begun, asking)) => return asking.check(begun),
-                // Nor is a check that an operator cancels while it waits.
+                // A check that an operator cancels while it waits is not repeated either.
                 Err(failure) if external == Some(true) || failure.is_cancellation() => return Err(failure),
                 Err(failure) => Some(failure),
             },
