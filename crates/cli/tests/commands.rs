@@ -82,7 +82,7 @@ fn a_second_signal_ends_builds_too() {
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     assert_eq!(begin(&mut client), protocol::kind::ACCEPT);
-    // Signals at the same time are one. The daemon sees neither before both are there.
+    // Signals at the same time are one. While the daemon is stopped, it cannot take the first before the second has come.
     for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
         daemon.signal(signal);
     }

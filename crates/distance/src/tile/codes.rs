@@ -18,9 +18,9 @@ pub(super) struct Line(pub(super) [i8; LINE]);
 /// Lines per group of dimensions where the instructions multiply 16 bits: codes are widened once, when they are packed.
 pub(super) const WIDE: usize = 2;
 
-/// Vectors as int8 codes, packed for products: like a [`super::Panel`], in a quarter of the memory, or in half where codes are
-/// widened (AVX2) or kept in two layouts (AMX), and approximate. Element `i` of a vector is about `code[i] * factor`, with an error of at most half the factor,
-/// which is the vector's greatest absolute element divided by 127.
+/// Vectors as int8 codes, packed for products: like a [`super::Panel`], but approximate, and in a quarter of the memory, or in half
+/// where codes are widened (AVX2) or kept in two layouts (AMX). Element `i` of a vector is about `code[i] * factor`, with an error
+/// of at most half the factor, which is the vector's greatest absolute element divided by 127.
 pub struct CodePanel {
     level: Level,
     rows: usize,
