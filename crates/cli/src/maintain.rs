@@ -55,7 +55,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
                     whole.steps.extend(plan.steps);
                     whole.notes.extend(plan.notes);
                     steps.extend(done);
-                    failed.extend(errors.iter().map(ToString::to_string));
+                    failed.extend(errors);
                 }
                 Ok(None) => unseen.push(format!("told to stop before the indexes of {} were examined", dsn.place())),
                 Err(error) => failed.push(error.to_string()),
@@ -91,21 +91,23 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     }
 }
 
-/// Examines the indexes of a server, and carries out what is wanted; `None` if it was told to stop before it had seen them.
+/// Examines the indexes of a server, and carries out what is wanted, also if nobody can read the plan. Returns the errors, too; `None` if
+/// it was told to stop before it had seen the indexes.
 async fn one(
     arguments: &args::Maintain,
     dsn: &Dsn,
     settings: &Settings,
     stop: &CancellationToken,
     reporter: Arc<Reporter>,
-) -> Result<Option<(Plan, Vec<Stepped>, Vec<database::Error>)>, Failure> {
+) -> Result<Option<(Plan, Vec<Stepped>, Vec<String>)>, anyhow::Error> {
     // Looking changes nothing, so a stop need not wait for a server that does not answer.
     let (plan, errors) = tokio::select! {
-        plan = maintain::look(dsn) => plan.map_err(anyhow::Error::from)?,
+        plan = maintain::look(dsn) => plan?,
         () = stop.cancelled() => return Ok(None),
     };
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     if !arguments.json && (errors.is_empty() || !plan.steps.is_empty()) {
-        crate::print(text(&plan, settings))?;
+        errors.extend(crate::print(text(&plan, settings)).err().map(|error| error.to_string()));
     }
     if !(settings.rebuild || settings.drop_leftovers) {
         return Ok(Some((plan, Vec::new(), errors)));

@@ -249,6 +249,18 @@ fn nobody_reads_what_is_said() {
 }
 
 #[test]
+fn nobody_reads_the_plan() {
+    let (scene, mut session) = Scene::worn("unread_plan");
+    let before = files(&mut session);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = scene.command("unread_plan", &["--rebuild"]).stdout(writer).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("cannot write to stdout: "), "{said}");
+    assert!(said.contains(": done\n") && files(&mut session) != before, "{said}");
+}
+
+#[test]
 fn a_restart_of_the_server() {
     let (mut scene, mut session) = Scene::worn("restarted");
     let before = files(&mut session);
