@@ -107,10 +107,11 @@ async fn obstacle(
     }
 }
 
-/// A transaction of this database that has been open too long. REINDEX CONCURRENTLY waits for transactions with a lock on the table,
-/// prepared ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
+/// A transaction that has been open too long. REINDEX CONCURRENTLY waits for transactions of this database with a lock on the table, prepared
+/// ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
 /// a VACUUM of another table. For a concurrent build of an index without expressions or condition VACUUM keeps rows, but from PostgreSQL 14
-/// on REINDEX CONCURRENTLY does not wait for it.
+/// on REINDEX CONCURRENTLY does not wait for it. Transactions of other databases that have an id count for VACUUM, too: every snapshot of this
+/// database, such as that of a query, keeps the rows that died after the oldest of them began.
 async fn transaction(
     database: &Database,
     table: u32,
@@ -125,28 +126,31 @@ async fn transaction(
                   WHERE b.command LIKE '% CONCURRENTLY' AND i.indexprs IS NULL AND i.indpred IS NULL \
                     AND current_setting('server_version_num')::int >= 140000";
     let sql = format!(
-        "SELECT what, age, waits FROM ( \
+        "SELECT what, age, waits, place FROM ( \
              SELECT format('the transaction of process %s', a.pid), extract(epoch FROM now() - a.xact_start)::float8, \
-                    a.backend_xmin IS NOT NULL AND worker.leader NOT IN ({builds}) OR EXISTS ({locks} AND l.pid = a.pid), \
-                    coalesce(a.backend_xid, a.backend_xmin) IS NOT NULL \
-             FROM pg_stat_activity a, LATERAL (SELECT coalesce(a.leader_pid, a.pid) AS leader) worker \
-             WHERE a.datname = current_database() AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid() \
+                    xmin IS NOT NULL AND worker.leader NOT IN ({builds}) OR EXISTS ({locks} AND l.pid = a.pid), \
+                    coalesce(a.backend_xid, xmin) IS NOT NULL, a.datname \
+             FROM pg_stat_activity a, LATERAL (SELECT coalesce(a.leader_pid, a.pid) AS leader) worker, \
+                  LATERAL (SELECT CASE WHEN a.datname = current_database() THEN a.backend_xmin END AS xmin) here \
+             WHERE a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid() \
                AND worker.leader NOT IN (SELECT pid FROM pg_stat_progress_vacuum) \
                AND a.application_name <> 'lantern-index maintain' \
              UNION ALL \
              SELECT format('the prepared transaction \"%s\"', p.gid), extract(epoch FROM now() - p.prepared)::float8, \
                     EXISTS ({locks} AND l.pid IS NULL AND l.virtualtransaction IN ( \
-                        SELECT x.virtualtransaction FROM pg_locks x WHERE x.pid IS NULL AND x.transactionid = p.transaction)), true \
-             FROM pg_prepared_xacts p WHERE p.database = current_database() \
-         ) t (what, age, waits, keeps) \
+                        SELECT x.virtualtransaction FROM pg_locks x WHERE x.pid IS NULL AND x.transactionid = p.transaction)), true, p.database \
+             FROM pg_prepared_xacts p \
+         ) t (what, age, waits, keeps, place) \
          WHERE age IS NOT NULL AND (waits OR keeps AND {vacuums}) ORDER BY age DESC LIMIT 1"
     );
     let rows = database.rows(&sql).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (what, age, waits): (String, f64, bool) = (row.get(0), row.get(1), row.get(2));
+    let place = row.get::<_, Option<String>>(3).filter(|place| *place != database.name);
+    let place = place.map(|place| format!(" in database \"{place}\"")).unwrap_or_default();
     let harm = if waits { "a rebuild would wait for it" } else { "VACUUM removes no row that it may still see" };
     let is_old = age > settings.max_transaction.as_secs_f64();
-    Ok(is_old.then(|| format!("{what} is open for {age:.0} s, and {harm}")))
+    Ok(is_old.then(|| format!("{what}{place} is open for {age:.0} s, and {harm}")))
 }
 
 /// A slot or replica whose xmin (hot_standby_feedback) keeps VACUUM from removing rows that died before `since`. The rebuilt index would

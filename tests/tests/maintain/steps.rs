@@ -40,6 +40,17 @@ fn steps_that_may_not_begin() {
         expect(&["--max-transaction", "1s", "--patience", "1s"], 3, words);
     }
     other.execute("ROLLBACK PREPARED 'forgotten'").unwrap();
+    // Every snapshot of this database keeps the rows that died after a transaction of any other one began.
+    let mut elsewhere = scene.session("postgres");
+    elsewhere.execute("BEGIN; SELECT txid_current(); SELECT pg_sleep(1.1)").unwrap();
+    for words in [" in database \"postgres\" is open for", " s, and VACUUM removes no row that it may still see"] {
+        expect(&["--max-transaction", "1s", "--patience", "1s"], 3, words);
+    }
+    elsewhere.execute("PREPARE TRANSACTION 'elsewhere'").unwrap();
+    let words = "the prepared transaction \"elsewhere\" in database \"postgres\" is open for";
+    elsewhere.execute("SELECT pg_sleep(1.1)").unwrap();
+    expect(&["--max-transaction", "1s", "--patience", "1s"], 3, words);
+    elsewhere.execute("ROLLBACK PREPARED 'elsewhere'").unwrap();
     // The lock of CREATE INDEX CONCURRENTLY and REINDEX CONCURRENTLY: an invalid index may belong to a build under way.
     other.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE").unwrap();
     expect(&["--patience", "1s"], 3, "another session builds an index of the table");
@@ -273,6 +284,8 @@ fn a_rebuild_does_not_wait_for_vacuum_or_builds_of_other_tables() {
         scene.session("busy").execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
         other.join().unwrap();
     };
+    let mut elsewhere = scene.session("postgres");
+    elsewhere.execute("BEGIN; SELECT txid_current()").unwrap();
     let vacuum = begin("VACUUM c".to_owned());
     wait_for_age(vacuum.0);
     // The condition of an index may read other tables.
