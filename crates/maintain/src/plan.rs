@@ -27,7 +27,7 @@ pub enum Action {
     Rebuild,
     /// `REINDEX INDEX CONCURRENTLY`, then `VACUUM` of the table.
     RebuildAndVacuum,
-    /// `DROP INDEX CONCURRENTLY`, of an index left by a failed `REINDEX CONCURRENTLY`.
+    /// `DROP INDEX CONCURRENTLY`, of an index left by a failed `REINDEX CONCURRENTLY` or by an earlier `DROP`.
     Drop,
     /// A person must decide: somebody may need the index, or it cannot be read.
     Look,
@@ -64,8 +64,8 @@ impl Step {
     pub(crate) fn of(mut index: Index) -> Self {
         let action = action(&index);
         if action == Action::Drop {
-            index.reason =
-                "left by a REINDEX CONCURRENTLY that failed: no search uses it, every insert maintains it".to_owned();
+            let left_by = if is_leftover(&index.name) { "a REINDEX" } else { "a DROP INDEX" };
+            index.reason = format!("left by {left_by} CONCURRENTLY that failed: no search uses it");
         }
         Self { index, action }
     }
@@ -118,7 +118,7 @@ impl Plan {
 fn action(index: &Index) -> Action {
     match index.advice.as_str() {
         "building" => Action::Wait,
-        "invalid" if is_leftover(&index.name) => Action::Drop,
+        "invalid" if index.dropped || is_leftover(&index.name) => Action::Drop,
         "invalid" | "rebuild" => rebuild(index),
         "check" => Action::Check,
         GOOD => Action::Keep,
@@ -154,6 +154,7 @@ mod tests {
             dead_share,
             deleted_share: 0.0,
             valid: advice != "invalid",
+            dropped: name == "dropped",
             advice: advice.into(),
             reason: String::new(),
         }
@@ -170,6 +171,7 @@ mod tests {
             index("failed", "invalid", 0.0, 0),
             index("failed_too", "invalid", 0.3, 0),
             index("t_idx_ccnew", "invalid", 0.0, 0),
+            index("dropped", "invalid", 0.3, 0),
             index("new", "building", 0.0, 0),
         ]);
         let found: Vec<_> = plan.steps.iter().map(|step| (step.index.name.as_str(), step.action)).collect();
@@ -177,6 +179,7 @@ mod tests {
             found,
             [
                 ("t_idx_ccnew", Action::Drop),
+                ("dropped", Action::Drop),
                 ("failed", Action::Rebuild),
                 ("failed_too", Action::RebuildAndVacuum),
                 ("large", Action::RebuildAndVacuum),
@@ -187,7 +190,7 @@ mod tests {
                 ("fine", Action::Keep),
             ]
         );
-        assert_eq!(plan.due().count(), 6);
+        assert_eq!(plan.due().count(), 7);
     }
 
     #[test]

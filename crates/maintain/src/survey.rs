@@ -33,6 +33,9 @@ pub struct Index {
     pub deleted_share: f64,
     /// Whether searches may use it.
     pub valid: bool,
+    /// Whether a DROP INDEX CONCURRENTLY of it has begun and did not end.
+    #[serde(skip)]
+    pub dropped: bool,
     /// The view's advice.
     pub advice: String,
     /// The view's reason for its advice.
@@ -87,11 +90,11 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
             "",
         )
     };
-    // With `search_path` = pg_catalog, names come with their schema.
+    // With `search_path` = pg_catalog, names come with their schema. Only its own session can do anything about a temporary index.
     let sql = format!(
         "SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text, c.relname::text, \
-                i.indisvalid AND i.indisready, {columns}, i.indexrelid, i.indrelid \
-         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i' \
+                i.indisvalid AND i.indisready, {columns}, i.indexrelid, i.indrelid, NOT i.indislive \
+         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i' AND c.relpersistence <> 't' \
          JOIN pg_am a ON a.oid = c.relam AND a.amname = 'hnsw' {view} {condition} ORDER BY 1"
     );
     let rows = database.rows(&sql).await?;
@@ -110,6 +113,7 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
             reason: row.get(8),
             oid: row.get(9),
             table_oid: row.get(10),
+            dropped: row.get(11),
         })
         .collect())
 }

@@ -302,3 +302,21 @@ fn a_rebuild_does_not_wait_for_vacuum_or_builds_of_other_tables() {
     }
     end(vacuum);
 }
+
+#[test]
+fn an_index_whose_drop_did_not_end_is_not_rebuilt() {
+    let (scene, mut session) = Scene::worn("dropped");
+    // Of no interest: only its own session can rebuild it.
+    let mut other = scene.session("dropped");
+    other.execute("CREATE TEMP TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)").unwrap();
+    let interrupted = "UPDATE pg_index SET indisvalid = false, indisready = false, indislive = false \
+                       WHERE indexrelid = 'a_worn'::regclass";
+    session.execute(interrupted).unwrap();
+    let before = files(&mut session);
+    let (code, plan) = scene.maintain("dropped", &["--rebuild"]);
+    assert!(code == 3 && plan.contains("1 indexes, 1 need something."), "{code} {plan}");
+    assert!(plan.contains("left by a DROP INDEX CONCURRENTLY that failed: no search uses it"), "{plan}");
+    assert_eq!(files(&mut session), before);
+    assert_eq!(scene.maintain("dropped", &["--rebuild", "--drop-leftovers"]).0, 0);
+    assert_eq!(files(&mut session).len(), before.len() - 1);
+}

@@ -15,7 +15,8 @@ pub struct Maintain {
     /// Check indexes, and rebuild those that need it. Without this and --drop-leftovers only the plan is printed
     #[arg(long)]
     pub rebuild: bool,
-    /// Drop invalid indexes that a failed REINDEX CONCURRENTLY has left: those whose names end in _ccnew or _ccold
+    /// Drop invalid indexes that a failed REINDEX CONCURRENTLY has left, whose names end in _ccnew or _ccold, and those whose DROP INDEX
+    /// CONCURRENTLY did not end
     #[arg(long)]
     pub drop_leftovers: bool,
     /// Rebuild all indexes by the builder, not only those with the option external
