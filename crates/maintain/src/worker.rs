@@ -23,6 +23,9 @@ const RETURN: Duration = Duration::from_secs(1);
 /// The longest that dropping leftovers waits for transactions that use the table.
 const CLEARING: Duration = Duration::from_secs(30);
 
+/// How the advice of a check begins that asks for a rebuild.
+const REINDEX: &str = "reindex: ";
+
 /// Steps to take, and the tables in use: two statements that lock the same table would wait for each other.
 pub(crate) struct Queue {
     steps: Mutex<Vec<Step>>,
@@ -141,7 +144,7 @@ impl Worker {
                 let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
                     Err(_) if self.stop.is_cancelled() => Ok(Outcome::told_to_stop()),
-                    Ok(found) if found.starts_with("reindex") => {
+                    Ok(found) if found.starts_with(REINDEX) => {
                         let action = plan::rebuild(&now.index);
                         // A check may take long.
                         if let Some(ended) = self.wait(step, action).await? {
@@ -152,7 +155,13 @@ impl Worker {
                             Some(now) if !now.is_fine() && !self.settings.wants(now.action) => {
                                 Ok(Outcome::otherwise_by_now(&now.index))
                             }
-                            Some(now) if !now.is_fine() => self.rebuild(step, &now.index, action).await,
+                            Some(now) if !now.is_fine() => {
+                                let outcome = self.rebuild(step, &now.index, action).await?;
+                                if outcome == Outcome::Done {
+                                    self.check_again(step, &now.index).await;
+                                }
+                                Ok(outcome)
+                            }
                             _ => Ok(Outcome::Good),
                         }
                     }
@@ -226,6 +235,27 @@ impl Worker {
             Ok(Some(what)) => outcome.with(what),
             Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
         })
+    }
+
+    /// Checks the new index after a rebuild that a check asked for. If it is no better, the rows are the cause, of which a build in the database
+    /// may strand many: that is remembered, so that the next run does not rebuild the index again. An error loses only this result.
+    async fn check_again(&self, step: &Step, index: &Index) {
+        let name = format!("'{}'::regclass", index.index.replace('\'', "''"));
+        let remembered = async {
+            let check = format!("SELECT lantern_index.check_and_remember({name})");
+            let found: String = self.database.value(&check).await?;
+            let Some(why) = found.strip_prefix(REINDEX) else { return Ok(None) };
+            let advice = format!("a rebuild did not help: {why}");
+            let quoted = advice.replace('\'', "''");
+            let keep = format!("UPDATE lantern_index.checks SET advice = '{quoted}' WHERE index = {name}");
+            self.database.run(&keep).await.map(|()| Some(advice))
+        };
+        let note = match self.until_stopped(step, remembered).await {
+            Ok(found) => found,
+            Err(_) if self.stop.is_cancelled() => None,
+            Err(error) => Some(format!("the new index could not be checked: {error}")),
+        };
+        note.iter().for_each(|note| (self.listener)(step, Event::Note(note)));
     }
 
     /// Drops the leftovers of a failed rebuild; what has become of them, if there were any.

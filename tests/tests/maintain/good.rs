@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness::{Session, may_damage_indexes, wait_for};
 use serde_json::Value;
 
-use crate::scene::{PATIENCE, Scene, Writers, files, kill_rows, wait_for_advice, worn};
+use crate::scene::{PATIENCE, Scene, Writers, files, finished, kill_rows, wait_for_advice, worn};
 
 #[test]
 fn what_was_bad_is_good_and_nothing_else_is_touched() {
@@ -255,4 +255,38 @@ fn what_is_suspected_is_checked_and_left_if_it_is_good() {
     assert_eq!(files(&mut session), before);
     let (code, plan) = scene.maintain("suspected", &["--rebuild"]);
     assert!(code == 0 && plan.contains("1 indexes, 0 need something."), "it is not checked again: {plan}");
+}
+
+#[test]
+fn a_rebuild_that_does_not_help_is_not_repeated() {
+    let scene = Scene::new();
+    let mut session = scene.database("in_vain");
+    if !may_damage_indexes(&mut session).unwrap() {
+        return;
+    }
+    // With so few links, pgvector strands many elements of any rows.
+    session
+        .execute(
+            "CREATE TABLE a (id int, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO a SELECT i, ARRAY(SELECT random() + 0 * i FROM generate_series(1, 8))::vector FROM generate_series(1, 3000) i; \
+             CREATE INDEX a_v ON a USING hnsw (v vector_l2_ops) WITH (m = 2, ef_construction = 4)",
+        )
+        .unwrap();
+    let mut rebuilt = Vec::new();
+    for night in 0..2 {
+        session.execute(&format!("DELETE FROM a WHERE id % 100 = {night}")).unwrap();
+        session.execute("VACUUM a").unwrap();
+        let before = files(&mut session);
+        let output = scene.command("in_vain", &["--rebuild"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(finished(output).0, 0, "{said}");
+        rebuilt.push((files(&mut session) != before, said.contains("a rebuild did not help: ")));
+    }
+    assert_eq!(rebuilt, [(true, true), (false, false)]);
+    let remembered = "SELECT check_result FROM lantern_index.indexes";
+    let remembered: String = session.value(remembered).unwrap();
+    assert!(
+        remembered.starts_with("a rebuild did not help: ") && remembered.contains(" elements cannot be found"),
+        "{remembered}"
+    );
 }
