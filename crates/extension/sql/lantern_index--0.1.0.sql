@@ -61,7 +61,7 @@ COMMENT ON FUNCTION "check"(regclass, integer, boolean) IS 'verifies an hnsw ind
 CREATE FUNCTION index_state(
     index oid, scans bigint, dead_share double precision, checked text, pgvector text,
     OUT size bigint, OUT m integer, OUT ef_construction integer, OUT external boolean, OUT deleted_share double precision,
-    OUT advice text, OUT reason text
+    OUT advice text, OUT reason text, OUT expression text
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_index_state_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION index_state(oid, bigint, double precision, text, text) IS 'what a few pages tell of an hnsw index; for the view indexes';
@@ -93,11 +93,12 @@ CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, e
 $$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
--- No part of it waits for a lock: sizes come from index_state(). An index that is not valid is being built while another session holds the lock
--- of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE take the same lock.
--- last_idx_scan is there from PostgreSQL 16 on.
+-- No part of it waits for a lock: sizes and expressions come from index_state(). An index that is not valid is being built while another session
+-- holds the lock of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE
+-- take the same lock. last_idx_scan is there from PostgreSQL 16 on. Statistics that were reset, or lost in a crash, count the table's rows anew:
+-- reltuples has all of them. Of a partial index, only the dead rows count that must be in it.
 CREATE VIEW indexes WITH (security_barrier) AS
-    SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, pg_get_indexdef(i.indexrelid, 1, true) AS column_name,
+    SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, coalesce(quote_ident(f.attname), s.expression) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
            s.m, s.ef_construction, s.external, i.indisvalid AND i.indisready AS valid, s.size,
            CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
@@ -107,14 +108,22 @@ CREATE VIEW indexes WITH (security_barrier) AS
            CASE WHEN NOT b.building THEN s.reason END AS reason
     FROM pg_index i
     JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class h ON h.oid = i.indrelid
     JOIN pg_am m ON m.oid = c.relam AND m.amname = 'hnsw'
     JOIN pg_opclass o ON o.oid = i.indclass[0]
     JOIN pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
+    LEFT JOIN pg_attribute f ON f.attrelid = i.indrelid AND f.attnum = i.indkey[0]
     LEFT JOIN pg_stat_all_indexes u ON u.indexrelid = i.indexrelid
     LEFT JOIN pg_stat_all_tables t ON t.relid = i.indrelid
     LEFT JOIN pg_extension v ON v.extname = 'vector'
     LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
-    CROSS JOIN LATERAL (SELECT t.n_dead_tup / nullif((t.n_live_tup + t.n_dead_tup)::double precision, 0)) d (dead_share)
+    CROSS JOIN LATERAL (
+        SELECT t.n_dead_tup / nullif(greatest(t.n_live_tup + t.n_dead_tup, h.reltuples::double precision), 0)
+    ) d (dead_share)
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN i.indpred IS NOT NULL AND c.reltuples > 0 AND c.reltuples < h.reltuples
+                    THEN c.reltuples / h.reltuples::double precision ELSE 1 END
+    ) p (indexed)
     CROSS JOIN LATERAL (
         SELECT NOT i.indisvalid AND EXISTS (
             SELECT FROM pg_locks l
@@ -125,6 +134,8 @@ CREATE VIEW indexes WITH (security_barrier) AS
                   SELECT a.pid FROM pg_stat_activity a JOIN pg_stat_progress_vacuum p ON p.pid IN (a.pid, a.leader_pid)
                   UNION ALL SELECT pid FROM pg_stat_progress_analyze))
     ) b (building)
-    LEFT JOIN LATERAL index_state(i.indexrelid, u.idx_scan, d.dead_share, k.advice, v.extversion) s ON true;
+    LEFT JOIN LATERAL index_state(
+        i.indexrelid, u.idx_scan, greatest(0, d.dead_share - 1 + p.indexed) / p.indexed, k.advice, v.extversion
+    ) s ON true;
 COMMENT ON VIEW indexes IS 'all hnsw indexes of the database, and one word of advice for each';
 GRANT SELECT ON indexes TO public;

@@ -90,7 +90,7 @@ fn one_word_for_each() {
     let locked = advice(&mut session);
     assert_eq!((locked["left_over"].0.as_str(), locked["fine"].0.as_str()), ("building", "ok"));
     other.execute("ROLLBACK").unwrap();
-    assert_eq!(found["dying"], ("rebuild".into(), "67 percent of the rows are dead: rebuild, then VACUUM".into()));
+    assert_eq!(found["dying"], ("rebuild".into(), "67 percent of its rows are dead: rebuild, then VACUUM".into()));
     session.execute("VACUUM (INDEX_CLEANUP ON) worn").unwrap();
     let found = advice(&mut session);
     assert_eq!(found["dying"], ("rebuild".into(), "about 67 percent of its elements are deleted".into()));
@@ -135,7 +135,7 @@ fn a_locked_index_and_a_foreign_table() {
     session
         .execute(
             "CREATE ROLE stranger_of_indexes; CREATE TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops); \
-             GRANT USAGE ON SCHEMA lantern_index TO stranger_of_indexes",
+             CREATE INDEX t_half ON t USING hnsw ((v::halfvec(3)) halfvec_l2_ops); GRANT USAGE ON SCHEMA lantern_index TO stranger_of_indexes",
         )
         .unwrap();
     let mut other = CLUSTER.session("indexes_locked").unwrap();
@@ -143,7 +143,15 @@ fn a_locked_index_and_a_foreign_table() {
     session.execute("SET lock_timeout = '5s'; SET search_path = ''").unwrap();
     let found = advice(&mut session);
     assert_eq!(found["public.t_idx"], ("unknown".into(), "the index is locked by another session".into()));
+    other.execute("ROLLBACK; BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE").unwrap();
+    let mut column = |index: &str| {
+        let sql =
+            format!("SELECT column_name FROM lantern_index.indexes WHERE index_name = 'public.{index}'::regclass");
+        session.query(&sql).unwrap()[0][0].clone()
+    };
+    assert_eq!((column("t_idx").as_deref(), column("t_half")), (Some("v"), None), "PostgreSQL opens the table for it");
     other.execute("ROLLBACK").unwrap();
+    assert_eq!(column("t_half").as_deref(), Some("(v::public.halfvec(3))"));
     session.execute("RESET search_path; SET ROLE stranger_of_indexes").unwrap();
     assert_eq!(advice(&mut session)["t_idx"], ("unknown".into(), "you may not read the table".into()));
     // Reading the view takes no locks to the end of the transaction.
@@ -152,4 +160,89 @@ fn a_locked_index_and_a_foreign_table() {
     let locks = "SELECT count(*) FROM pg_locks WHERE relation = 't_idx'::regclass";
     assert_eq!(session.value::<u32>(locks).unwrap(), 0);
     session.execute("COMMIT").unwrap();
+}
+
+#[test]
+fn an_index_whose_drop_did_not_end() {
+    let mut session = database("indexes_dropped");
+    session.execute("CREATE TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)").unwrap();
+    for (state, why) in [
+        ("indisvalid = false", "its build did not end: no search uses it, but every insert maintains it"),
+        ("indisready = false", "its build did not end: neither searches nor inserts use it"),
+        ("indislive = false", "its DROP INDEX CONCURRENTLY did not end: neither searches nor inserts use it"),
+    ] {
+        session.execute(&format!("UPDATE pg_index SET {state} WHERE indexrelid = 't_idx'::regclass")).unwrap();
+        assert_eq!(advice(&mut session)["t_idx"], ("invalid".into(), why.into()));
+    }
+}
+
+#[test]
+fn a_temporary_index_of_another_session_has_a_reason() {
+    let mut session = database("indexes_temporary");
+    let mut other = CLUSTER.session("indexes_temporary").unwrap();
+    let create = "CREATE TEMP TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)";
+    other.execute(create).unwrap();
+    assert_eq!(advice(&mut other)["t_idx"].0, "unused");
+    let found = advice(&mut session);
+    let why = "cannot access temporary tables of other sessions";
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [("unknown".into(), why.into())]);
+}
+
+/// Waits until the statistics have `dead` dead rows of the table `t`, which a session reports when it ends.
+fn wait_for_dead_rows(session: &mut Session, dead: u32) {
+    harness::wait_for("the statistics", std::time::Duration::from_secs(60), || {
+        let sql = "SELECT n_dead_tup FROM pg_stat_all_tables WHERE relname = 't'";
+        Ok((session.value::<u32>(sql)? == dead).then_some(()))
+    })
+    .unwrap();
+}
+
+#[test]
+fn lost_statistics_do_not_make_all_rows_dead() {
+    let mut session = database("indexes_statistics");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
+             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true)",
+            vectors(8)
+        ))
+        .unwrap();
+    // As after a crash, or on a standby that was promoted.
+    drop(session);
+    let mut session = CLUSTER.session("indexes_statistics").unwrap();
+    session.execute("SELECT pg_stat_reset()").unwrap();
+    CLUSTER.session("indexes_statistics").unwrap().execute("UPDATE t SET id = -id WHERE id <= 3").unwrap();
+    wait_for_dead_rows(&mut session, 3);
+    assert_eq!(advice(&mut session)["t_idx"].0, "unused");
+    let share: f64 = session.value("SELECT dead_share FROM lantern_index.indexes").unwrap();
+    assert!((share - 3.0 / 900.0).abs() < 1e-6, "{share}");
+}
+
+#[test]
+fn dead_rows_that_a_partial_index_may_not_have() {
+    let mut session = database("indexes_partial");
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
+             CREATE INDEX whole ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+             CREATE INDEX third ON t USING hnsw (v vector_l2_ops) WITH (external = true) WHERE id <= 300",
+            vectors(8)
+        ))
+        .unwrap();
+    drop(session);
+    let delete = |ids: &str| {
+        CLUSTER.session("indexes_partial").unwrap().execute(&format!("DELETE FROM t WHERE id BETWEEN {ids}")).unwrap();
+    };
+    let mut session = CLUSTER.session("indexes_partial").unwrap();
+    delete("301 AND 900");
+    wait_for_dead_rows(&mut session, 600);
+    let found = advice(&mut session);
+    assert_eq!((found["whole"].0.as_str(), found["third"].0.as_str()), ("rebuild", "unused"));
+    // More are dead than are not in the index.
+    delete("1 AND 120");
+    wait_for_dead_rows(&mut session, 720);
+    let why = "40 percent of its rows are dead: rebuild, then VACUUM";
+    assert_eq!(advice(&mut session)["third"], ("rebuild".into(), why.into()));
 }

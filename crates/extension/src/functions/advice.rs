@@ -79,11 +79,24 @@ impl Findings<'_> {
     }
 }
 
+/// Who uses an index.
+#[derive(Clone, Copy)]
+pub(super) enum Usage {
+    /// Searches and inserts.
+    All,
+    /// Inserts alone: CREATE or REINDEX CONCURRENTLY did not end, or DROP INDEX CONCURRENTLY has begun.
+    Inserts,
+    /// Nobody: CREATE or REINDEX CONCURRENTLY ended early.
+    None,
+    /// Nobody: DROP INDEX CONCURRENTLY, or a REINDEX CONCURRENTLY that has another index already, did not end.
+    Dropped,
+}
+
 /// What a few pages and the statistics show of an index.
 pub(super) struct Facts<'a> {
-    pub(super) valid: bool,
+    pub(super) usage: Usage,
     pub(super) scans: i64,
-    /// The table's share of dead rows, by PostgreSQL's statistics.
+    /// The share of the index's rows that are dead, by PostgreSQL's statistics.
     pub(super) dead_share: Option<f64>,
     /// The advice of the last check, if the index has not been rebuilt since.
     pub(super) checked: Option<&'a str>,
@@ -104,13 +117,16 @@ pub(super) struct Judged {
 impl Facts<'_> {
     /// The first, gravest, problem that applies.
     pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
-        let Self { valid, scans, dead_share, checked, live, deleted, unreadable, problem } = *self;
+        let Self { usage, scans, dead_share, checked, live, deleted, unreadable, problem } = *self;
         let because = |advice, reason: String| Judged { advice, reason: Some(reason) };
-        if !valid {
-            return because(
-                "invalid",
-                "its build did not end: no search uses it, but every insert maintains it".into(),
-            );
+        let unfinished = match usage {
+            Usage::All => None,
+            Usage::Inserts => Some("its build did not end: no search uses it, but every insert maintains it"),
+            Usage::None => Some("its build did not end: neither searches nor inserts use it"),
+            Usage::Dropped => Some("its DROP INDEX CONCURRENTLY did not end: neither searches nor inserts use it"),
+        };
+        if let Some(reason) = unfinished {
+            return because("invalid", reason.into());
         }
         if let Some(reason) = checked.and_then(|advice| advice.strip_prefix("reindex: ")) {
             return because("rebuild", format!("the last check found: {reason}"));
@@ -129,7 +145,7 @@ impl Facts<'_> {
         }
         if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && live >= TOO_FEW_TO_JUDGE) {
             let share = percent(dead);
-            return because("rebuild", format!("{share} percent of the rows are dead: rebuild, then VACUUM"));
+            return because("rebuild", format!("{share} percent of its rows are dead: rebuild, then VACUUM"));
         }
         if let Some(version) =
             pgvector.filter(|version| deleted > 0 && checked.is_none() && is_older(version, FIRST_GOOD))

@@ -3,7 +3,7 @@
 use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one_of_each_part};
 use pgrx::prelude::*;
 
-use super::advice::{Facts, Judged};
+use super::advice::{Facts, Judged, Usage};
 use super::live::LivePages;
 use super::{bigint, unreadable};
 use crate::{hook, options};
@@ -12,10 +12,13 @@ use crate::{hook, options};
 /// drawn at random from each of this many equal parts of the index.
 const PAGES: u32 = 48;
 
-/// A row of the result.
-type Row = (Option<i64>, Option<i32>, Option<i32>, Option<bool>, Option<f64>, String, Option<String>);
+const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 
-/// `scans`, `dead_share` and `checked` (the advice of the last check) are what PostgreSQL's statistics and the table of checks know.
+/// A row of the result.
+type Row = (Option<i64>, Option<i32>, Option<i32>, Option<bool>, Option<f64>, String, Option<String>, Option<String>);
+
+/// `scans`, `dead_share` (of the index's rows) and `checked` (the advice of the last check) are what PostgreSQL's statistics and the table of
+/// checks know. `expression` is the indexed expression, or NULL for a column.
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
 fn lantern_index_index_state(
@@ -34,6 +37,7 @@ fn lantern_index_index_state(
         name!(deleted_share, Option<f64>),
         name!(advice, String),
         name!(reason, Option<String>),
+        name!(expression, Option<String>),
     ),
 > {
     // SAFETY: called with an oid, in a transaction.
@@ -49,8 +53,7 @@ unsafe fn state(
     checked: Option<&str>,
     pgvector: Option<&str>,
 ) -> Option<Row> {
-    let unknown = |why: &str| Some((None, None, None, None, None, "unknown".to_owned(), Some(why.to_owned())));
-    let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    let unknown = |why: &str| Some((None, None, None, None, None, "unknown".to_owned(), Some(why.to_owned()), None));
     // SAFETY: the index is read only while it is locked. The lock is not waited for: a list of all indexes must not wait for one
     // rebuild.
     unsafe {
@@ -62,20 +65,22 @@ unsafe fn state(
         if pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), select) != pg_sys::AclResult::ACLCHECK_OK {
             return unknown("you may not read the table");
         }
-        if !pg_sys::ConditionalLockRelationOid(index_oid, lock) {
+        if !pg_sys::ConditionalLockRelationOid(index_oid, LOCK) {
             return unknown("the index is locked by another session");
         }
         if pg_sys::get_rel_relkind(index_oid) as u8 != pg_sys::RELKIND_INDEX {
-            pg_sys::UnlockRelationOid(index_oid, lock);
+            pg_sys::UnlockRelationOid(index_oid, LOCK);
             return None;
         }
         let index = pg_sys::index_open(index_oid, pg_sys::NoLock as pg_sys::LOCKMODE);
-        let row = if hook::is_hnsw_handler((*index).rd_amhandler) && unreadable(index).is_none() {
-            let entry = (*index).rd_index;
-            let valid = (*entry).indisvalid && (*entry).indisready;
+        let row = if !hook::is_hnsw_handler((*index).rd_amhandler) {
+            None
+        } else if let Some(why) = unreadable(index) {
+            unknown(why)
+        } else {
             let sample = Sample::of(index);
             let judged = Facts {
-                valid,
+                usage: usage(&*(*index).rd_index),
                 scans,
                 dead_share,
                 checked,
@@ -96,12 +101,39 @@ unsafe fn state(
                 sample.deleted_share(),
                 advice.to_owned(),
                 reason,
+                expression(index, table),
             ))
-        } else {
-            None
         };
-        pg_sys::index_close(index, lock);
+        pg_sys::index_close(index, LOCK);
         row
+    }
+}
+
+/// Who uses the index, by its entry in `pg_index`.
+fn usage(entry: &pg_sys::FormData_pg_index) -> Usage {
+    match (entry.indislive, entry.indisready, entry.indisvalid) {
+        (true, true, true) => Usage::All,
+        (true, true, false) => Usage::Inserts,
+        (true, false, _) => Usage::None,
+        (false, _, _) => Usage::Dropped,
+    }
+}
+
+/// The indexed expression; `None` for a column, and while another session locks the table, which PostgreSQL opens to print it.
+///
+/// # Safety
+/// The index must be open.
+unsafe fn expression(index: pg_sys::Relation, table: pg_sys::Oid) -> Option<String> {
+    // SAFETY: the index is open, and has at least one column.
+    unsafe {
+        let is_column = (*(*index).rd_index).indkey.values.as_slice(1)[0] != 0;
+        if is_column || !pg_sys::ConditionalLockRelationOid(table, LOCK) {
+            return None;
+        }
+        let arguments = [(*index).rd_id.into_datum(), 1i32.into_datum(), true.into_datum()];
+        let expression = pgrx::direct_function_call(pg_sys::pg_get_indexdef_ext, &arguments);
+        pg_sys::UnlockRelationOid(table, LOCK);
+        expression
     }
 }
 
