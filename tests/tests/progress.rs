@@ -26,8 +26,9 @@ fn phases_are_seen_and_move() {
         )
         .unwrap();
     builder.attach_through(&mut session, proxy.port()).unwrap();
-    proxy.slow(Direction::ToBuilder, 25_000_000);
-    proxy.slow(Direction::ToClient, 16_000_000);
+    // So slow that rows and pages are seen to pass, then faster.
+    proxy.slow(Direction::ToBuilder, 2_000_000);
+    proxy.slow(Direction::ToClient, 2_000_000);
 
     let mut watcher = cluster.session("progress").unwrap();
     let building = thread::spawn(move || {
@@ -53,6 +54,13 @@ fn phases_are_seen_and_move() {
             let sight = (phase.clone(), number(0), number(1), number(2), number(3));
             if seen.last() != Some(&sight) {
                 seen.push(sight);
+            }
+            let moves = |phase: &str| seen.iter().filter(|sight| sight.0.ends_with(phase)).count() > 1;
+            if moves("loading tuples") {
+                proxy.slow(Direction::ToBuilder, 25_000_000);
+            }
+            if moves("writing pages") {
+                proxy.slow(Direction::ToClient, 16_000_000);
             }
         }
         thread::sleep(Duration::from_millis(10));

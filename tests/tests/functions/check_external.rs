@@ -199,14 +199,14 @@ fn a_check_that_the_owner_of_the_builder_cancels_is_not_done_by_the_database() {
 /// The pauses that the rate demands are longer than the builder's patience.
 #[test]
 fn slow_clients_send_heartbeats() {
-    let options = BuilderOptions::serve(&["--idle-timeout", "2s"]);
+    let options = BuilderOptions::serve(&["--idle-timeout", "5s"]);
     let builder = Builder::start_with(&options).unwrap();
     let mut session = database("check_heartbeats");
     session
         .execute(&format!(
-            "CREATE TABLE t (id int, v vector(16)); INSERT INTO t SELECT i, {} FROM generate_series(1, 1500) i; \
+            "CREATE TABLE t (id int, v vector(16)); INSERT INTO t SELECT i, {} FROM generate_series(1, 800) i; \
              CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
-             SET hnsw.external_index_max_rate = '100kB'",
+             SET hnsw.external_index_max_rate = '40kB'",
             vectors(16)
         ))
         .unwrap();

@@ -36,7 +36,7 @@ fn the_user_is_informed_and_waits() {
         wait(peer, 3, "Two builds have 7 GB of 8 GB.")?;
         wait(peer, 2, "A build has 6 GB of 8 GB.")?;
         wait(peer, 1, "A build has 6 GB of 8 GB.")?;
-        keep_waiting(peer, 12)?;
+        keep_waiting(peer, 16)?;
         wait(peer, 0, "A builder is starting.")?;
         build(peer, &hello)
     });

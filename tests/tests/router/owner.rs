@@ -187,6 +187,8 @@ fn a_build_that_was_sent_to_its_builder_is_not_cancelled_here() {
     let options = BuilderOptions::router(&["--mode", "redirect", "--admin-socket", &socket.path()]);
     let scene = Scene::with("sent_away", &BuilderOptions { tls: false, ..options });
     let mut session = scene.another_session();
+    // Slow enough to be listed, and to be refused a cancellation.
+    session.execute("SET hnsw.external_index_max_rate = '4MB'").unwrap();
     let building = thread::spawn(move || session.execute(CREATE));
     let running = || socket.run(&["builds"]).lines().find(|line| !line.contains("waiting")).map(str::to_owned);
     let id = wait_for("the build to be sent", PATIENCE, || Ok(running())).unwrap();

@@ -2,15 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Builder, BuilderOptions, Direction, Phase, Scratch, Session, inspect, wait_for};
+use harness::{Builder, BuilderOptions, Building, Direction, Scratch, Session, inspect, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{CLUSTER, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
+use crate::scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
 use crate::{ended, kill};
 
 /// A scene with a redirecting router.
 fn scene(database: &str, arguments: &[&str]) -> Scene {
     Scene::new(database, &[&["--mode", "redirect"], arguments].concat())
+}
+
+/// Starts a build that takes seconds, and returns when its builder gets rows.
+fn build_slowly(scene: &mut Scene) -> Building {
+    scene.session.as_mut().unwrap().execute("SET hnsw.external_index_max_rate = '4MB'").unwrap();
+    let mut watcher = scene.another_session();
+    let building = scene.start(CREATE);
+    let sent =
+        "SELECT coalesce(max(tuples_done), 0) FROM pg_stat_progress_create_index WHERE datname = current_database()";
+    wait_for("rows to be sent", PATIENCE, || Ok((watcher.value::<u32>(sent)? > 0).then_some(()))).unwrap();
+    building
 }
 
 /// The ports that the session has connected to since the last call.
@@ -138,10 +149,11 @@ fn a_builder_that_is_gone_before_the_client_comes_is_replaced() {
 #[test]
 fn a_builder_that_dies_in_the_middle_ends_the_statement() {
     let mut scene = scene("sent_dies", &["--idle-ttl", "1s"]);
-    let building = scene.build_until(Phase::Graph);
+    let building = build_slowly(&mut scene);
     let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
     kill(pid);
-    let (session, result) = building.join().unwrap();
+    let (mut session, result) = building.join().unwrap();
+    session.execute("RESET hnsw.external_index_max_rate").unwrap();
     scene.session = Some(session);
     let error = result.unwrap_err();
     println!("{error}\n");
@@ -155,8 +167,8 @@ fn a_builder_that_dies_in_the_middle_ends_the_statement() {
 #[test]
 fn builds_go_on_when_their_router_ends_and_not_when_it_dies() {
     for signal in [Signal::TERM, Signal::KILL] {
-        let mut scene = scene(&format!("sent_router_{}", signal.as_raw()), &["--grace", "1m"]);
-        let building = scene.build_until(Phase::Graph);
+        let mut scene = scene(&format!("sent_router_{}", signal.as_raw()), &["--grace", "10m"]);
+        let building = build_slowly(&mut scene);
         let pid = Pid::from_raw(scene.router.pid().unwrap().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
         let (mut session, result) = building.join().unwrap();

@@ -107,10 +107,12 @@ fn the_limit_of_rows_in_a_ticket_holds_for_lanterns_protocol() {
     let limits = Limits { rows: 10, ..Limits::default() };
     let mut stream = order(&builder, &issue_limited(&keys, "mine", limits));
     stream.read_exact(&mut [0; ACK.len()]).unwrap();
-    for row in 1..=20u16 {
+    let row = |row: u16| {
         let value = [f32::from(row); 4].map(f32::to_le_bytes).concat();
-        stream.write_all(&[&HeapTid::new(1, row).0[..], &[0; 2], &value].concat()).unwrap();
-    }
+        [&HeapTid::new(1, row).0[..], &[0; 2], &value].concat()
+    };
+    // At once: after the eleventh row, the builder closes the connection.
+    stream.write_all(&(1..=20).flat_map(row).collect::<Vec<u8>>()).unwrap();
     eventually("the build fails", || builder.builds("failed") == 1);
     assert!(builder.get("/status").contains("more than 10 rows"));
 }
