@@ -135,6 +135,23 @@ fn every_type_and_names_that_need_quotes() {
 }
 
 #[test]
+fn a_role_that_does_not_see_all_rows_is_told() {
+    let mut session = CLUSTER.database("row_security").unwrap();
+    session
+        .execute(&format!(
+            "CREATE TABLE t AS SELECT i AS id, {VALUES}::vector(16) AS v FROM generate_series(1, 2400) i; \
+             ALTER TABLE t ALTER v TYPE vector(16); CREATE ROLE tenant LOGIN; GRANT SELECT ON t TO tenant; \
+             ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON t USING (id <= 1200)"
+        ))
+        .unwrap();
+    for (role, is_told) in [("tenant", true), ("postgres", false)] {
+        let arguments = ["--table", "t", "--target-recall", "0.8"];
+        let (code, _, said) = outcome(command(&CLUSTER, &format!("user={role} dbname=row_security"), &arguments));
+        assert_eq!((code, said.contains("row-level security hides rows")), (0, is_told), "{role}: {said}");
+    }
+}
+
+#[test]
 fn functions_of_others_are_not_called() {
     let mut session = CLUSTER.database("path").unwrap();
     // PostgreSQL prefers functions whose parameter types match exactly, wherever they are in the search path.

@@ -27,6 +27,16 @@ pub fn has_class(name: &str) -> String {
     )
 }
 
+/// The query for whether row-level security hides rows of a table from the current role, by the table's oid.
+#[must_use]
+pub fn hides_rows(table: u32) -> String {
+    format!("SELECT pg_catalog.row_security_active({table}::pg_catalog.oid)")
+}
+
+/// What to tell a user then.
+pub const HIDDEN_ROWS: &str =
+    "row-level security hides rows of the table from this role: the advice is about the rows that it sees";
+
 /// The name of the first column of a user's query, which none of its other columns should have.
 const QUERY: &str = "lantern_query";
 

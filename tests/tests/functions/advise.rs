@@ -299,6 +299,27 @@ fn small(session: &mut Session, rows: u32) {
 }
 
 #[test]
+fn a_role_that_does_not_see_all_rows_is_told() {
+    let mut session = database("advise_row_security");
+    small(&mut session, 3000);
+    session
+        .execute(
+            "CREATE ROLE tenant_of_advice; GRANT USAGE ON SCHEMA lantern_index TO tenant_of_advice; \
+             GRANT SELECT ON t TO tenant_of_advice; ALTER TABLE t ENABLE ROW LEVEL SECURITY; \
+             CREATE POLICY own ON t USING (id <= 1500)",
+        )
+        .unwrap();
+    for (role, is_told) in [("tenant_of_advice", true), ("postgres", false)] {
+        session.execute(&format!("SET ROLE {role}")).unwrap();
+        session.take_notices();
+        advise(&mut session, "'t', 'v', 'vector_l2_ops', 0.8");
+        let notices = session.take_notices();
+        let told = notices.iter().any(|notice| notice.message.starts_with("row-level security hides rows"));
+        assert_eq!(told, is_told, "{role}: {notices:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_advised_on() {
     let mut session = database("advise_refused");
     small(&mut session, 1500);

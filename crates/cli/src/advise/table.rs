@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::{SqlColumn, has_class, has_other_types, sample_size};
+use pgvector::{HIDDEN_ROWS, SqlColumn, has_class, has_other_types, hides_rows, sample_size};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -35,6 +35,9 @@ async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Fa
 
 async fn in_transaction(arguments: &Advise, database: &Database, table: &str) -> Result<Sample, Failure> {
     let table = catalog::table(database, table).await?;
+    if database.value(&hides_rows(table.oid)).await? {
+        eprintln!("lantern-index: {HIDDEN_ROWS}");
+    }
     let found = catalog::column(database, &table, arguments).await?;
     let column = found.column;
     let class = column.metric.operator_class(column.value_type);

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::{MAX_EF_SEARCH, has_other_types, sample_size};
+use pgvector::{HIDDEN_ROWS, MAX_EF_SEARCH, has_other_types, hides_rows, sample_size};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
@@ -134,6 +134,9 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
                 .hint(format!("Change the type of the column to {type_name}({dims}).")));
         }
         let names = Names::new(relation, column_name, &found, wanted.opclass.as_deref())?;
+        if read_one(&hides_rows(relation.to_u32())) == Some(true) {
+            tell(PgLogLevel::NOTICE, information(HIDDEN_ROWS));
+        }
         let blocks = scan::blocks(table);
         // The table may have grown since: as the planner, take its size now, and the rows per block of then.
         let (rows, pages) = ((*(*table).rd_rel).reltuples, (*(*table).rd_rel).relpages);

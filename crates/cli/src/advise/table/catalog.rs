@@ -12,7 +12,7 @@ const EQ: &str = "OPERATOR(pg_catalog.=)";
 
 /// A table, with its statistics.
 pub(super) struct Table {
-    oid: u32,
+    pub(super) oid: u32,
     /// Qualified by its schema, and quoted.
     name: String,
     pub(super) blocks: i64,
