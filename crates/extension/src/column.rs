@@ -21,7 +21,7 @@ pub(crate) struct Column {
     pub(crate) collation: pg_sys::Oid,
     /// If present, values are stored normalised, and values of norm zero are not indexed.
     pub(crate) norm: Option<*mut pg_sys::FmgrInfo>,
-    /// pgvector's function that normalises; it has none for type vector.
+    /// pgvector's function that normalises, of sparsevec; other types are divided by the norm here.
     pub(crate) normalize: pg_sys::PGFunction,
     /// Raises an error for a value that cannot be indexed.
     pub(crate) check: Option<CheckValue>,
