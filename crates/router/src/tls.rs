@@ -7,9 +7,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use service::Reload;
 use thiserror::Error;
+use trust::{RootError, Verifier};
 
 /// Why builders' certificates cannot be verified.
 #[derive(Debug, Error)]
@@ -25,7 +26,10 @@ pub enum BuilderTlsError {
     /// The name cannot be the name in a certificate.
     #[error("{0:?} is not a name that a certificate can be for")]
     Name(String),
-    /// rustls rejects the certificates.
+    /// The certificates cannot be trusted.
+    #[error(transparent)]
+    Roots(#[from] RootError),
+    /// rustls rejects the settings.
     #[error("cannot set TLS up")]
     Rejected(#[from] rustls::Error),
 }
@@ -40,7 +44,7 @@ pub struct BuilderTls {
 
 #[derive(Debug)]
 enum Trust {
-    /// The file holds certificates of authorities.
+    /// The file holds certificates of authorities, or of the builders themselves.
     Authorities(RwLock<Arc<ClientConfig>>),
     /// The file holds the builders' own certificate.
     Pinned(Arc<Pinned>, Arc<ClientConfig>),
@@ -62,7 +66,7 @@ impl BuilderTls {
         Self::new(file, "localhost", Trust::Pinned(pinned, Arc::new(config)))
     }
 
-    /// For builders with a certificate for `name`, signed by an authority in `file`.
+    /// For builders with a certificate for `name`, which is in `file` itself or signed by an authority there.
     ///
     /// # Errors
     /// [`BuilderTlsError`]
@@ -106,15 +110,18 @@ impl Reload for BuilderTls {
 }
 
 fn authorities(file: &Path) -> Result<Arc<ClientConfig>, BuilderTlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in read(file)? {
-        roots.add(certificate)?;
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-        .with_root_certificates(roots)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(signed(file, provider)?))
         .with_no_client_auth();
     Ok(Arc::new(config))
+}
+
+/// Accepts certificates that an authority in the file has signed, and those in the file.
+fn signed(file: &Path, provider: Arc<CryptoProvider>) -> Result<Verifier, BuilderTlsError> {
+    Ok(Verifier::of_roots(read(file)?, true, provider)?)
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
@@ -210,7 +217,25 @@ mod tests {
     use rustls::client::danger::ServerCertVerifier;
     use rustls::pki_types::UnixTime;
 
-    use super::{Pinned, ServerName, read};
+    use super::{Pinned, ServerName, read, ring, signed};
+
+    #[test]
+    fn a_builder_may_have_signed_its_certificate_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        // As OpenSSL makes it: it claims to be an authority.
+        let mut params = rcgen::CertificateParams::new(["builders".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let made = [(); 2].map(|()| params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap());
+        let file = dir.path().join("ca.pem");
+        fs::write(&file, made[0].pem()).unwrap();
+        let verifier = signed(&file, ring::default_provider().into()).unwrap();
+        let takes = |certificate: &rcgen::Certificate, name: &'static str| {
+            let name = ServerName::try_from(name).unwrap();
+            verifier.verify_server_cert(certificate.der(), &[], &name, &[], UnixTime::now()).is_ok()
+        };
+        assert!(takes(&made[0], "builders"));
+        assert!(!takes(&made[0], "others") && !takes(&made[1], "builders"));
+    }
 
     #[test]
     fn a_certificate_is_known_as_soon_as_the_file_has_it() {
