@@ -132,6 +132,11 @@ impl Boundary {
         self.error == Some(SqlState::QUERY_CANCELED)
     }
 
+    /// Whether the builder reported that it ends.
+    pub(crate) fn is_shutdown(&self) -> bool {
+        self.error == Some(SqlState::ADMIN_SHUTDOWN)
+    }
+
     /// Whether the builder reported that it has no advice: on so few rows or queries, or on such values.
     pub(crate) fn has_no_advice(&self) -> bool {
         let codes = [SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, SqlState::FEATURE_NOT_SUPPORTED];
@@ -149,10 +154,25 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::BytesMut;
-    use protocol::{BuilderMessage, Phase, Progress, kind};
+    use protocol::{BuilderMessage, ErrorReport, Phase, Progress, SqlState, kind};
 
     use super::Boundary;
     use crate::stages::Stages;
+
+    #[test]
+    fn what_the_builder_says_at_the_end_is_known() {
+        let said = |sqlstate| {
+            let mut bytes = BytesMut::new();
+            BuilderMessage::Error(ErrorReport::new(sqlstate, "the end")).encode(&mut bytes);
+            let mut boundary = Boundary::new(Arc::new(Stages::new()));
+            boundary.pass(&bytes);
+            [boundary.is_cancelled(), boundary.is_shutdown(), boundary.has_no_advice()]
+        };
+        assert_eq!(said(SqlState::QUERY_CANCELED), [true, false, false]);
+        assert_eq!(said(SqlState::ADMIN_SHUTDOWN), [false, true, false]);
+        assert_eq!(said(SqlState::FEATURE_NOT_SUPPORTED), [false, false, true]);
+        assert_eq!(said(SqlState::OUT_OF_MEMORY), [false; 3]);
+    }
 
     #[test]
     fn ends_are_found_at_every_split() {

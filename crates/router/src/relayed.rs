@@ -121,6 +121,7 @@ async fn build(
     let (outcome, why) = match end {
         Ok(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
         Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
+        Ok(End::Said(_)) if boundary.is_shutdown() => (Outcome::Cancelled, said("the builder was told to stop")),
         Ok(End::Said(_)) if asks_advice && boundary.has_no_advice() => (Outcome::Refused, said("no advice")),
         Ok(End::Said(_)) => (Outcome::Failed, said("the builder said why")),
         Ok(End::Left) => (Outcome::Cancelled, said("client left")),
