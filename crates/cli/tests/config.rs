@@ -216,6 +216,20 @@ fn check_finds_variables_that_are_no_settings() {
 }
 
 #[test]
+fn addresses_of_kubernetes_services_are_no_ports() {
+    let dir = TempDir::new().unwrap();
+    let variables = [("LANTERN_INDEX_PORT", "tcp://10.0.0.1:8998"), ("LANTERN_INDEX_STATUS_PORT", "tcp://10.0.0.2:80")];
+    let (code, text) = check(dir.path(), "", &variables);
+    assert_eq!(code, Some(0), "{text}");
+    let text = said(&run(&["config", "show"], &variables, dir.path()));
+    let (_, serve) = text.split_once("[serve]").unwrap();
+    let (serve, _) = serve.split_once("\n[").unwrap_or((serve, ""));
+    assert!(serve.lines().any(|line| line.starts_with("# port = 8998") && line.ends_with("# default")), "{text}");
+    let (code, text) = check(dir.path(), "", &[("LANTERN_INDEX_PORT", "many")]);
+    assert!(code == Some(64) && text.contains("LANTERN_INDEX_PORT: "), "{text}");
+}
+
+#[test]
 fn files_that_are_no_configuration() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("binary"), [0xff; 64]).unwrap();

@@ -10,6 +10,7 @@ use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use super::definition::{DEFAULT_FILE, FILE_VARIABLE, Section, key};
 use super::file::File;
 use super::mistake::{Mistake, Mistakes, Place, fault};
+use super::variables::is_service_address;
 
 /// Why there are no arguments to run with.
 #[derive(Debug)]
@@ -69,8 +70,13 @@ impl Layers<'_> {
     pub fn merge(&self) -> Result<ArgMatches, Stop> {
         let mut mistakes = self.file.mistakes.clone();
         let mut command = self.command.clone();
+        let ignored = self.section.settings(self.command).filter(|setting| is_ignored(setting));
+        let mut ignored: Vec<clap::Id> = ignored.map(|setting| setting.get_id().clone()).collect();
         for (variable, text, id) in self.faults_of_variables() {
             mistakes.push(Mistake { place: Place::Variable(variable), text });
+            ignored.push(id);
+        }
+        for id in ignored {
             command = command
                 .mut_subcommand(self.section.name, |daemon| daemon.mut_arg(id, |arg| arg.env(None::<&'static str>)));
         }
@@ -145,7 +151,13 @@ impl Layers<'_> {
 }
 
 fn variable(setting: &Arg) -> Option<OsString> {
-    env::var_os(setting.get_env()?)
+    let name = setting.get_env()?;
+    env::var_os(name).filter(|value| !is_service_address(name, value))
+}
+
+/// Whether the setting's variable has a value that is not meant for it.
+fn is_ignored(setting: &Arg) -> bool {
+    variable(setting).is_none() && setting.get_env().and_then(env::var_os).is_some()
 }
 
 #[cfg(test)]

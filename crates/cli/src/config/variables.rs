@@ -1,6 +1,7 @@
 //! Environment variables that look like settings but are none.
 
 use std::env;
+use std::ffi::OsStr;
 
 use clap::Command;
 
@@ -32,6 +33,12 @@ fn mistake(name: &str, command: &Command) -> Option<String> {
 fn is_service_link(name: &str) -> bool {
     let numbered = name.rsplit_once("_PORT_").is_some_and(|(_, port)| port.starts_with(|c: char| c.is_ascii_digit()));
     numbered || name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_")
+}
+
+/// Whether Kubernetes has set the variable: for a service `lantern-index-router`, for instance, `LANTERN_INDEX_ROUTER_PORT` is an address such
+/// as `tcp://10.0.0.1:8998`.
+pub(super) fn is_service_address(name: &OsStr, value: &OsStr) -> bool {
+    name.to_string_lossy().ends_with("_PORT") && value.to_string_lossy().contains("://")
 }
 
 #[cfg(test)]
