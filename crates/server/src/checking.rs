@@ -112,6 +112,8 @@ struct Stopped;
 struct Source<'a> {
     pages: &'a [PageBytes],
     control: &'a Control,
+    /// The number of pages that the first pass, which reads in order, has read.
+    read: u32,
 }
 
 impl PageSource for Source<'_> {
@@ -121,6 +123,10 @@ impl PageSource for Source<'_> {
 
     fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
         self.pause();
+        if block >= self.read {
+            self.control.progress().add(u64::from(block + 1 - self.read));
+            self.read = block + 1;
+        }
         self.pages.read(block, page)
     }
 
@@ -132,7 +138,7 @@ impl PageSource for Source<'_> {
 }
 
 fn verify(pages: &[PageBytes], value_type: ValueType, memory: u64, control: &Control) -> Result<Report, SessionError> {
-    let work = || verify_within(&mut Source { pages, control }, Some(value_type), memory);
+    let work = || verify_within(&mut Source { pages, control, read: 0 }, Some(value_type), memory);
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(report) => report.map_err(|error| {
             let (needed, reserved) = (Size(error.needed), Size(memory));

@@ -80,7 +80,7 @@ impl Metrics {
             elements: counters(
                 &r,
                 "elements_processed_total",
-                "Elements that builds have processed, by phase: does not grow if a build makes no progress",
+                "Elements that builds have processed, and pages and elements that checks have, by phase: does not grow if a build makes no progress",
                 "phase",
             )?,
             duration: histograms(

@@ -31,7 +31,7 @@ pub struct Stage {
 /// Counts of elements in the phases graph, repair and order.
 pub(super) type Elements = [u64; 3];
 
-/// The phases whose steps are elements.
+/// The phases whose steps are elements; those of a check are its pages first.
 pub(crate) const ELEMENT_PHASES: [Phase; 3] = [Phase::Graph, Phase::Repair, Phase::Order];
 
 type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
