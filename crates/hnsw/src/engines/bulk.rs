@@ -169,15 +169,8 @@ impl Layers<'_> {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
             if counted && space.measure.tiles.is_some() && self.setup.runs(Pass::MorePartitions) {
-                let again = Partition {
-                    space,
-                    points: &points,
-                    plan: &plan,
-                    found: &near,
-                    also: None,
-                    control,
-                    counted: false,
-                };
+                let (plan, found) = (&plan, &near);
+                let again = Partition { space, points: &points, plan, found, also: None, control, counted };
                 partition_more(&again, random, pool)?;
             }
             return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true, left_out });

@@ -39,6 +39,9 @@ pub(crate) fn partition_more(partition: &Partition<'_>, random: &Random, pool: &
         if recall >= ENOUGH {
             break;
         }
+        if partition.counted {
+            partition.control.progress().expect_more(partition.points.len() as u64);
+        }
         pool.run(|| partition.run(&random.fork(MORE + round)))?;
         let before = std::mem::replace(&mut recall, sample.recall(partition));
         if recall < before + LITTLE {

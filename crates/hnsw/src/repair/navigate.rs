@@ -110,7 +110,12 @@ impl Navigation<'_> {
         let &Self { ef, space, pool, control } = self;
         let Some((entry, top)) = draft.entry_point() else { return Ok(()) };
         let width = draft.width(layer);
-        let choosing = Choosing { points, order, width, name: "navigation", counted: false };
+        // Progress is counted in elements, all of which are on layer 0. They choose twice.
+        let counted = layer == 0;
+        if counted {
+            control.progress().expect_more(2 * points.len() as u64);
+        }
+        let choosing = Choosing { points, order, width, name: "navigation", counted };
         let before = &*draft;
         let chosen =
             choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
@@ -200,6 +205,8 @@ mod tests {
         assert_eq!(reached(&draft, 3), GROUP as usize);
         improve(&mut draft, (&points, &points), 64, space, &pool(), &control).unwrap();
         assert_eq!(reached(&draft, 3), points.len());
+        let (_, done, total) = control.progress().get();
+        assert_eq!((done, total), (4 * u64::from(GROUP), 4 * u64::from(GROUP)));
         // The ends that face each other, and the nearest of their own groups.
         assert!(draft.neighbors(20, 0).contains(&19) && draft.neighbors(19, 0).contains(&20));
         assert_eq!([draft.neighbors(20, 0)[0], draft.neighbors(19, 0)[0]], [21, 18]);
