@@ -7,11 +7,11 @@ use crate::survey::Index;
 /// Above this share of dead rows, VACUUM follows the rebuild. A VACUUM before the rebuild would spend its time repairing the old index.
 const VACUUM_AFTER: f64 = 0.20;
 
-/// The view's advice for an index that it could not read, since another session has locked it.
+/// The view's advice for an index that it could not read: another session has locked it, or rights or pages are missing.
 const UNKNOWN: &str = "unknown";
 
-/// The view's advice for an index that needs nothing.
-const GOOD: &str = "ok";
+/// The advice of the view, and of a check, for an index that needs nothing.
+pub(crate) const GOOD: &str = "ok";
 
 /// What an index needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -86,7 +86,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Orders indexes by urgency: leftovers, which slow every insert and are quickly dropped, then invalid indexes, then by dead shares and
+    /// Orders indexes by urgency: leftovers, which may slow every insert and are quickly dropped, then invalid indexes, then by dead shares and
     /// size.
     #[must_use]
     pub fn of(indexes: Vec<Index>) -> Self {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::open;
 use crate::event::{Event, Listener};
 use crate::guard;
-use crate::plan::{self, Action, Step};
+use crate::plan::{self, Action, GOOD, Step};
 use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
@@ -25,6 +25,8 @@ const CLEARING: Duration = Duration::from_secs(30);
 
 /// How the advice of a check begins that asks for a rebuild.
 const REINDEX: &str = "reindex: ";
+/// How the view's reason begins that comes from a remembered check.
+const BY_CHECK: &str = "the last check found: ";
 
 /// Steps to take, and the tables in use: two statements that lock the same table would wait for each other.
 pub(crate) struct Queue {
@@ -155,18 +157,20 @@ impl Worker {
                             Some(now) if !now.is_fine() && !self.settings.wants(now.action) => {
                                 Ok(Outcome::otherwise_by_now(&now.index))
                             }
-                            Some(now) if !now.is_fine() => {
-                                let outcome = self.rebuild(step, &now.index, action).await?;
-                                if outcome == Outcome::Done {
-                                    self.check_again(step, &now.index).await;
-                                }
-                                Ok(outcome)
-                            }
+                            Some(now) if !now.is_fine() => self.rebuild_and_check(step, &now.index, action).await,
                             _ => Ok(Outcome::Good),
                         }
                     }
-                    found => found.map(|_| Outcome::Good),
+                    found => {
+                        if let Some(advice) = found.as_ref().ok().filter(|advice| *advice != GOOD) {
+                            (self.listener)(step, Event::Note(advice));
+                        }
+                        found.map(|_| Outcome::Good)
+                    }
                 }
+            }
+            Action::Rebuild | Action::RebuildAndVacuum if now.index.reason.starts_with(BY_CHECK) => {
+                self.rebuild_and_check(step, &now.index, now.action).await
             }
             Action::Rebuild | Action::RebuildAndVacuum => self.rebuild(step, &now.index, now.action).await,
             Action::Keep | Action::Wait | Action::Look => Ok(Outcome::Good),
@@ -237,8 +241,17 @@ impl Worker {
         })
     }
 
-    /// Checks the new index after a rebuild that a check asked for. If it is no better, the rows are the cause, of which a build in the database
-    /// may strand many: that is remembered, so that the next run does not rebuild the index again. An error loses only this result.
+    /// Rebuilds an index because of a check, and checks the new one.
+    async fn rebuild_and_check(&mut self, step: &Step, index: &Index, action: Action) -> Result<Outcome, Error> {
+        let outcome = self.rebuild(step, index, action).await?;
+        if outcome == Outcome::Done {
+            self.check_again(step, index).await;
+        }
+        Ok(outcome)
+    }
+
+    /// If the new index is no better, another rebuild would not help: with some rows, pgvector's own build leaves many elements unreachable.
+    /// This is stored, so that the next run does not rebuild the index again. If this check fails, only its result is missing.
     async fn check_again(&self, step: &Step, index: &Index) {
         let name = format!("'{}'::regclass", index.index.replace('\'', "''"));
         let remembered = async {
