@@ -96,7 +96,7 @@ COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an
 -- No part of it waits for a lock: sizes and expressions come from index_state(). An index that is not valid is being built while another session
 -- holds the lock of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE
 -- take the same lock. last_idx_scan is there from PostgreSQL 16 on. Statistics that were reset, or lost in a crash, count the table's rows anew:
--- reltuples has all of them. Of a partial index, only the dead rows count that must be in it.
+-- reltuples has all of them. Of an index of a part of the rows, only the dead rows count that cannot lie outside it.
 CREATE VIEW indexes WITH (security_barrier) AS
     SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, coalesce(quote_ident(f.attname), s.expression) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
@@ -117,12 +117,11 @@ CREATE VIEW indexes WITH (security_barrier) AS
     LEFT JOIN pg_stat_all_tables t ON t.relid = i.indrelid
     LEFT JOIN pg_extension v ON v.extname = 'vector'
     LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
-    CROSS JOIN LATERAL (
-        SELECT t.n_dead_tup / nullif(greatest(t.n_live_tup + t.n_dead_tup, h.reltuples::double precision), 0)
-    ) d (dead_share)
+    CROSS JOIN LATERAL (SELECT nullif(greatest(t.n_live_tup + t.n_dead_tup, h.reltuples::double precision), 0)) w (all_rows)
+    CROSS JOIN LATERAL (SELECT t.n_dead_tup / w.all_rows) d (dead_share)
     CROSS JOIN LATERAL (
         SELECT CASE WHEN i.indpred IS NOT NULL AND c.reltuples > 0 AND c.reltuples < h.reltuples
-                    THEN c.reltuples / h.reltuples::double precision ELSE 1 END
+                    THEN least(c.reltuples / w.all_rows, 1) ELSE 1 END
     ) p (indexed)
     CROSS JOIN LATERAL (
         SELECT NOT i.indisvalid AND EXISTS (

@@ -123,7 +123,9 @@ impl Facts<'_> {
             Usage::All => None,
             Usage::Inserts => Some("its build did not end: no search uses it, but every insert maintains it"),
             Usage::None => Some("its build did not end: neither searches nor inserts use it"),
-            Usage::Dropped => Some("its DROP INDEX CONCURRENTLY did not end: neither searches nor inserts use it"),
+            Usage::Dropped => {
+                Some("its DROP INDEX or REINDEX CONCURRENTLY did not end: neither searches nor inserts use it")
+            }
         };
         if let Some(reason) = unfinished {
             return because("invalid", reason.into());
