@@ -159,7 +159,7 @@ fn what_cannot_be_estimated() {
             "CREATE TABLE t (i int, v vector(3), free vector, wide vector(2001), bits varbit(8)); \
              CREATE VIEW w AS SELECT v FROM t; CREATE MATERIALIZED VIEW mv AS SELECT v FROM t; \
              CREATE DOMAIN d AS vector(5); CREATE TABLE of_domain (v d); \
-             CREATE TABLE p (v vector(3)) PARTITION BY RANGE (v); CREATE ROLE nobody_here",
+             CREATE TABLE p (v vector(3)) PARTITION BY RANGE (v); CREATE TABLE part PARTITION OF p DEFAULT; CREATE ROLE nobody_here",
         )
         .unwrap();
     for (arguments, code, message) in [
@@ -180,8 +180,10 @@ fn what_cannot_be_estimated() {
     }
     for function in ["estimate", "advise"] {
         let error = session.execute(&format!("SELECT * FROM lantern_index.{function}('p', 'v')")).unwrap_err();
-        assert!(error.server().hint.contains(&format!("LATERAL lantern_index.{function}(…)")), "{error}");
+        assert!(error.server().hint.contains(&format!("LATERAL lantern_index.{function}(…) WHERE isleaf")), "{error}");
     }
+    let hinted = "SELECT count(*) FROM pg_partition_tree('p') CROSS JOIN LATERAL lantern_index.estimate(relid, 'v') WHERE isleaf";
+    assert_eq!(session.value::<u32>(hinted).unwrap(), 1);
     // An empty relation, one that was not analysed, and NULL in place of a relation.
     assert_eq!(estimate(&mut session, "'mv', 'v'")[1], 16_384.0);
     estimate(&mut session, "'of_domain', 'v'");

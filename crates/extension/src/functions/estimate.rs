@@ -99,7 +99,7 @@ pub(super) unsafe fn check_kind(relation: pg_sys::Oid, function: &str) -> Result
         pg_sys::RELKIND_RELATION | pg_sys::RELKIND_MATVIEW => Ok(()),
         pg_sys::RELKIND_PARTITIONED_TABLE => wrong("a partitioned table").map_err(|failure: Failure| {
             failure.detail("Each of its partitions has an index of its own.").hint(format!(
-                "Ask for them one by one, for instance with pg_partition_tree(…) CROSS JOIN LATERAL lantern_index.{function}(…)."
+                "Ask for them one by one, for instance with pg_partition_tree(…) CROSS JOIN LATERAL lantern_index.{function}(…) WHERE isleaf."
             ))
         }),
         _ => wrong("not a table or materialized view"),
