@@ -12,6 +12,18 @@ pub enum AdviseError {
         /// Rows needed.
         least: u64,
     },
+    /// Too few queries to show the recall wanted.
+    #[error("{queries} queries for {k} neighbors cannot show a recall of {target}: at least {least} are needed")]
+    TooFewQueries {
+        /// Queries given, or rows held out as queries.
+        queries: usize,
+        /// Neighbors that each asks for.
+        k: usize,
+        /// The recall wanted, 0 to 1.
+        target: f64,
+        /// Queries needed.
+        least: usize,
+    },
     /// All queries are of norm zero, which cosine cannot compare.
     #[error("none of the queries has a nearest neighbor: all are of norm zero")]
     NoQueries,

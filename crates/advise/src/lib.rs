@@ -30,6 +30,6 @@ mod values;
 pub use choice::{Choice, Expected, Tried};
 pub use error::AdviseError;
 pub use plan::{least_rows, memory_bytes};
-pub use question::{MAX_QUERIES, Question};
+pub use question::{MAX_QUERIES, Question, most_queries};
 pub use run::{Advice, advise};
 pub use values::Values;

@@ -18,6 +18,8 @@ const LEAST_ROWS: u64 = 1000;
 const BYTES_PER_THREAD: usize = 75 << 20;
 /// The cost of a row's neighbors, in bytes of values.
 const PER_ROW: usize = 1 << 10;
+/// The most candidates that are measured again.
+const REFINED: usize = 6;
 /// The least number of rows in the largest graph, if the sample has them.
 const LEAST_BUILT: usize = 5000;
 
@@ -32,6 +34,7 @@ pub fn least_rows(k: usize) -> u64 {
 pub fn memory_bytes((value_type, dims): (ValueType, u32), value_len: usize, rows: u64, threads: u32) -> u64 {
     let values = rows.saturating_add(MAX_QUERIES as u64).saturating_mul(value_len as u64);
     let m = M[M.len() - 1];
+    let rows = rows.min(most_built(value_len, threads as usize) as u64);
     let build = Estimate { value_type, dims, value_len, m, rows, elements: rows }.build_memory_bytes(threads);
     // Three copies of the values: as received, in a `Vec` with spare capacity; normalised; as halfvec and bits. Heaps of neighbors are
     // small.
@@ -48,13 +51,37 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(rows: usize, value_len: usize, threads: usize) -> Self {
-        let most = (BYTES_PER_THREAD * threads / (PER_ROW + value_len)).max(LEAST_BUILT);
+    pub(crate) fn new(rows: usize, value_len: usize, threads: usize, k: usize) -> Self {
+        let most = most_built(value_len, threads);
         let all = rows.min(most);
-        // With few rows, there is time to build all candidates of all rows.
-        let others = if all <= most / 2 { 2 } else { 0 };
-        Self { sizes: [all.div_ceil(4), all.div_ceil(2), all], others }
+        let sizes = [all.div_ceil(4), all.div_ceil(2), all];
+        // With few rows, there is time to build all candidates of all rows. In a graph that is too small for k, searches visit nearly all.
+        let large_enough = || sizes.iter().position(|&size| size as u64 >= least_rows(k));
+        let others = if all <= most / 2 { None } else { large_enough() };
+        Self { sizes, others: others.unwrap_or(sizes.len() - 1) }
     }
+
+    /// At most this many candidates that would be advised are measured again, on the largest graph.
+    pub(crate) fn refined(&self) -> usize {
+        if self.others == self.sizes.len() - 1 { 0 } else { REFINED }
+    }
+
+    /// The number of graphs of indexes of these types, if all wanted are measured again. Halfvec takes the growth from vector.
+    pub(crate) fn steps(&self, types: impl Iterator<Item = ValueType>) -> usize {
+        let (mut steps, mut before) = (self.refined(), None);
+        for value_type in types {
+            let has_growth = value_type == ValueType::HalfVec && before == Some(ValueType::Vector);
+            let references = if has_growth { 1 } else { self.sizes.len() };
+            steps += references + others(value_type).count();
+            before = Some(value_type);
+        }
+        steps
+    }
+}
+
+/// The most rows that a graph is built of.
+fn most_built(value_len: usize, threads: usize) -> usize {
+    (BYTES_PER_THREAD * threads / (PER_ROW + value_len)).max(LEAST_BUILT)
 }
 
 /// The types that an index of the column may have.
@@ -84,7 +111,9 @@ pub(crate) fn others(value_type: ValueType) -> impl Iterator<Item = Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plan, least_rows};
+    use pgvector::ValueType;
+
+    use super::{Plan, least_rows, memory_bytes};
 
     #[test]
     fn samples_are_three_times_as_large_as_needed() {
@@ -95,10 +124,24 @@ mod tests {
 
     #[test]
     fn large_values_and_few_threads_mean_fewer_rows() {
-        let plan = Plan::new(100_000, 4 * 768, 2);
+        let plan = Plan::new(100_000, 4 * 768, 2, 10);
         assert!((35_000..45_000).contains(&plan.sizes[2]) && plan.others == 0, "{plan:?}");
-        assert_eq!(Plan::new(100_000, 4 * 768, 32), Plan { sizes: [25_000, 50_000, 100_000], others: 2 });
-        assert_eq!(Plan::new(7001, 64_000, 1).sizes, [1250, 2500, 5000]);
-        assert!(Plan::new(10_000_000, 4, 2).sizes[2] < 200_000);
+        assert_eq!(Plan::new(100_000, 4 * 768, 32, 10), Plan { sizes: [25_000, 50_000, 100_000], others: 2 });
+        assert_eq!(Plan::new(7001, 64_000, 1, 10).sizes, [1250, 2500, 5000]);
+        assert!(Plan::new(10_000_000, 4, 2, 10).sizes[2] < 200_000);
+    }
+
+    #[test]
+    fn many_neighbors_need_larger_graphs() {
+        let others = |k| Plan::new(100_000, 4 * 768, 2, k).others;
+        assert_eq!([others(100), others(500), others(1000)], [0, 1, 2]);
+    }
+
+    #[test]
+    fn rows_that_are_in_no_graph_take_the_memory_of_values_alone() {
+        let value_len = 4 * 768;
+        let of = |rows| memory_bytes((ValueType::Vector, 768), value_len, rows, 2);
+        assert_eq!(of(2_000_000) - of(1_000_000), 3_000_000 * value_len as u64);
+        assert!(of(20_000) - of(10_000) > 30_000 * value_len as u64, "in the graph");
     }
 }

@@ -4,6 +4,8 @@ use pgvector::{Metric, ValueType};
 pub const MAX_QUERIES: usize = 1000;
 /// At k below this, each query has too few neighbors to find: more queries are needed, and recall is less certain.
 const FEW: usize = 10;
+/// The misses that are assumed where searches show none.
+pub(crate) const HALF_A_MISS: f64 = 0.5;
 
 /// The column, its metric and the recall to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,15 +28,27 @@ pub struct Question {
     pub seed: u64,
 }
 
+/// At most this many of the given queries are used, for `k` neighbors.
+#[must_use]
+pub fn most_queries(k: usize) -> usize {
+    if is_few(k) { MAX_QUERIES } else { MAX_QUERIES / 2 }
+}
+
+fn is_few(k: usize) -> bool {
+    k < FEW
+}
+
 impl Question {
     /// Neighbors per query when graphs of different sizes are compared: fewer than ten would be too noisy.
     pub(crate) fn wide(&self) -> usize {
         self.k.max(FEW)
     }
 
-    /// At most this many of the given queries are used.
-    pub(crate) fn queries(&self) -> usize {
-        if self.is_of_few() { MAX_QUERIES } else { MAX_QUERIES / 2 }
+    /// The fewest queries that can show the target. Searches without a miss count as half a miss, whose share must not exceed what the target
+    /// allows.
+    pub(crate) fn least_queries(&self) -> usize {
+        // Without rounding errors of the target.
+        (HALF_A_MISS / (self.k as f64 * (1.0 - self.target)) - 1e-6).ceil() as usize
     }
 
     /// At most this many rows are held out as queries.
@@ -44,7 +58,7 @@ impl Question {
 
     /// Whether a query asks for so few neighbors that growth and recall are measured with a large error.
     pub(crate) fn is_of_few(&self) -> bool {
-        self.k < FEW
+        is_few(self.k)
     }
 
     /// The recall that searches of the sample must reach: the target, and one standard error of the measurement more, since the queries may
@@ -61,12 +75,21 @@ mod tests {
 
     use super::Question;
 
+    fn question(k: usize, target: f64) -> Question {
+        let (value_type, metric) = (ValueType::Vector, Metric::L2);
+        Question { value_type, metric, dims: 8, rows: 1000, target, k, own_type: false, seed: 0 }
+    }
+
     #[test]
     fn the_aim_is_an_error_above_the_target() {
-        let (value_type, metric) = (ValueType::Vector, Metric::L2);
-        let question =
-            Question { value_type, metric, dims: 8, rows: 1000, target: 0.9, k: 10, own_type: false, seed: 0 };
-        assert!((question.aim(0.01) - 0.91).abs() < 1e-9);
-        assert!((question.aim(0.2) - 0.95).abs() < 1e-9);
+        assert!((question(10, 0.9).aim(0.01) - 0.91).abs() < 1e-9);
+        assert!((question(10, 0.9).aim(0.2) - 0.95).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_high_recall_of_few_neighbors_needs_many_queries() {
+        let least = |k, target| question(k, target).least_queries();
+        assert_eq!([least(10, 0.9), least(10, 0.99), least(1, 0.99), least(1, 0.999)], [1, 5, 50, 500]);
+        assert_eq!([least(10, 0.999), least(1000, 0.5)], [50, 1]);
     }
 }

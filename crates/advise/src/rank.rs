@@ -11,7 +11,7 @@ pub(crate) fn best_first(question: &Question, mut choices: Vec<Choice>) -> Vec<C
     // A rounding error must not leave a choice out.
     let reaches = |choice: &Choice| choice.recall >= question.target - 1e-6;
     if !choices.iter().any(reaches) {
-        choices.sort_by(|a, b| b.recall.total_cmp(&a.recall));
+        choices.sort_by(|a, b| b.recall.total_cmp(&a.recall).then(a.read_bytes.total_cmp(&b.read_bytes)));
         choices.truncate(3);
         return choices;
     }

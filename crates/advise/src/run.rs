@@ -11,10 +11,8 @@ use crate::held_out::held_out;
 use crate::plan::{self, Plan};
 use crate::trial::{Candidate, Form, Trial};
 use crate::values::Values;
-use crate::{AdviseError, Question, exact, least_rows, rank};
+use crate::{AdviseError, Question, exact, least_rows, most_queries, rank};
 
-/// At most this many candidates that would be advised are measured again, on the largest graph.
-const REFINED: usize = 6;
 /// Curves that show the growth continue until misses fall to this share of what the target allows.
 const FURTHER: f64 = 0.5;
 
@@ -48,8 +46,8 @@ pub(crate) struct Context<'a> {
 /// Builds candidate indexes of `rows`, and searches them for `queries`, or for held-out rows if `queries` is empty.
 ///
 /// # Errors
-/// [`AdviseError::TooFew`], [`AdviseError::NoQueries`], [`AdviseError::Unsupported`], and [`AdviseError::Build`] if a build fails or is
-/// cancelled.
+/// [`AdviseError::TooFew`], [`AdviseError::NoQueries`], [`AdviseError::TooFewQueries`], [`AdviseError::Unsupported`], and
+/// [`AdviseError::Build`] if a build fails or is cancelled.
 pub fn advise(
     question: &Question,
     rows: Values,
@@ -60,8 +58,13 @@ pub fn advise(
 ) -> Result<Advice, AdviseError> {
     let given = !queries.is_empty();
     // The cast in the index's expression is of the values as they are in the column, not yet normalised.
-    let fit_halfvec = question.value_type != ValueType::Vector || rows.fit_halfvec(question.metric);
+    let fit_halfvec = question.value_type != ValueType::Vector
+        || rows.fit_halfvec(question.metric) && queries.fit_halfvec(question.metric);
+    let received = rows.len().max(1) as f64;
     let (rows, mut queries) = (rows.prepared(question.metric), queries.prepared(question.metric));
+    // By cosine, pgvector does not index values of norm zero. (It indexes their binary codes, ten rows per element; that is ignored here.)
+    let question =
+        &Question { rows: (question.rows as f64 * rows.len() as f64 / received).round() as u64, ..*question };
     if given && queries.is_empty() {
         return Err(AdviseError::NoQueries);
     }
@@ -71,20 +74,19 @@ pub fn advise(
     }
     let mut order = shuffled(rows.len(), question.seed);
     if queries.is_empty() {
-        let built = Plan::new(order.len(), rows.mean_len(), pool.threads()).sizes[2];
+        let built = Plan::new(order.len(), rows.mean_len(), pool.threads(), question.k).sizes[2];
         let spare = order.len() - built;
         queries = held_out(question, &rows, &mut order, question.held_out(), spare);
-    } else if queries.len() > question.queries() {
-        let _ = queries.split_off(question.queries());
+    } else if queries.len() > most_queries(question.k) {
+        let _ = queries.split_off(most_queries(question.k));
+    }
+    let (k, target, least) = (question.k, question.target, question.least_queries());
+    if queries.len() < least {
+        return Err(AdviseError::TooFewQueries { queries: queries.len(), k, target, least });
     }
     let kernel = exact::kernel_of(question, &rows)?;
-    let plan = Plan::new(order.len(), rows.mean_len(), pool.threads());
+    let plan = Plan::new(order.len(), rows.mean_len(), pool.threads(), k);
     order.truncate(plan.sizes[2]);
-    let steps = plan::types(question).into_iter().map(|value_type| plan.sizes.len() + plan::others(value_type).count());
-    let steps = steps.sum::<usize>() + REFINED;
-    control.progress().enter(Phase::Graph, steps as u64 + 1);
-    let limits = pool.run(|| exact::limits(&rows, &order, &queries, kernel, question, &plan.sizes, control))?;
-    control.progress().add(1);
     let context = Context { question, rows: &rows, queries: &queries, order: &order, kernel, engine, pool, control };
     let mut forms = Vec::new();
     for value_type in plan::types(question) {
@@ -97,6 +99,10 @@ pub fn advise(
         let Question { value_type, dims, metric, .. } = *question;
         return Err(AdviseError::Unsupported { value_type, dims, metric });
     }
+    let types = forms.iter().map(|(value_type, _)| *value_type);
+    control.progress().enter(Phase::Graph, 1 + plan.steps(types) as u64);
+    let limits = pool.run(|| exact::limits(&rows, &order, &queries, kernel, question, &plan.sizes, control))?;
+    control.progress().add(1);
     let trials = Trials { context: &context, plan: &plan, limits: &limits, forms: &forms };
     let measured = trials.measured()?;
     Ok(Advice {
@@ -139,16 +145,21 @@ impl Trials<'_> {
             }
         }
         // Measure what would be advised on the largest graph.
-        for _ in 0..REFINED {
+        let largest = self.plan.sizes.len() - 1;
+        let mut left = self.plan.refined();
+        while left > 0 {
             let ranked = self.ranked(&measured);
             let advised = |choice: &Choice| measured.iter().position(|measured| measured.candidate.is(choice));
-            let mut order = ranked.iter().filter_map(advised).filter(|&at| measured[at].rows < self.plan.sizes[2]);
+            let mut order =
+                ranked.iter().filter_map(advised).filter(|&at| measured[at].rows < self.plan.sizes[largest]);
             let Some(at) = order.next() else { break };
             let (candidate, growth) = (measured[at].candidate, measured[at].growth);
             let form = self.forms.iter().find(|(value_type, _)| *value_type == candidate.value_type);
             let Some((_, form)) = form else { break };
-            measured[at] = self.measure(form, candidate, 2, growth)?;
+            measured[at] = self.measure(form, candidate, largest, growth)?;
+            left -= 1;
         }
+        self.context.control.progress().add(left as u64);
         Ok(measured)
     }
 

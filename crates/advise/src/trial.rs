@@ -14,6 +14,7 @@ use crate::choice::{Choice, Measured, least_ef};
 use crate::curve::{Curve, Point};
 use crate::exact::Limit;
 use crate::growth::Growth;
+use crate::question::HALF_A_MISS;
 use crate::run::Context;
 use crate::values::Values;
 use crate::{AdviseError, Question};
@@ -169,7 +170,7 @@ impl<'a> Trial<'a> {
             }
             ef = ((ef as f64 * STEP).ceil() as usize).max(ef + 2).min(MAX_EF_SEARCH.into());
         }
-        let curve = |points: &[Point], k| Curve::new(points, 0.5 / (self.form.queries.len() * k) as f64);
+        let curve = |points: &[Point], k| Curve::new(points, HALF_A_MISS / (self.form.queries.len() * k) as f64);
         let (own, wide) = (curve(&own, question.k), curve(&wide, question.wide()));
         Ok(Curves { own, wide, aim })
     }

@@ -26,9 +26,11 @@ fn question(vectors: &Vectors, rows: usize, target: f64) -> Question {
 }
 
 fn ask(question: &Question, rows: Values, control: &Control) -> Result<Advice, AdviseError> {
-    let pool = Arc::new(Pool::new(0).unwrap());
-    let queries = Values::new(question.value_type, question.dims);
-    advise(question, rows, queries, EngineKind::Bulk, &pool, control)
+    ask_for(question, rows, Values::new(question.value_type, question.dims), control)
+}
+
+fn ask_for(question: &Question, rows: Values, queries: Values, control: &Control) -> Result<Advice, AdviseError> {
+    advise(question, rows, queries, EngineKind::Bulk, &Arc::new(Pool::new(0).unwrap()), control)
 }
 
 /// Recall and visits of a graph of all rows.
@@ -102,6 +104,64 @@ fn what_is_too_few_or_cancelled_gives_no_advice() {
 }
 
 #[test]
+fn so_few_queries_that_they_show_nothing_give_no_advice() {
+    let (base, queries) = synthetic(2000, 40, 8, 5);
+    let question = Question { k: 1, ..question(&base, 2000, 0.99) };
+    let given = ask_for(&question, encoded(&base, 2000), encoded(&queries, 40), &Control::default());
+    assert!(matches!(given, Err(AdviseError::TooFewQueries { queries: 40, least: 50, .. })), "{given:?}");
+    let held_out = ask(&Question { target: 0.999, ..question }, encoded(&base, 2000), &Control::default());
+    assert!(matches!(held_out, Err(AdviseError::TooFewQueries { queries: 200, least: 500, .. })), "{held_out:?}");
+}
+
+#[test]
+fn halfvec_is_not_advised_for_queries_that_it_cannot_hold() {
+    let (base, _) = synthetic(1500, 1, 8, 5);
+    let question = Question { metric: Metric::Cosine, ..question(&base, 1500, 0.9) };
+    let has_halfvec = |query: f32| {
+        let queries = Vectors::new(8, [vec![query; 8], vec![0.5; 8 * 9]].concat());
+        let advice = ask_for(&question, encoded(&base, 1500), encoded(&queries, 10), &Control::default()).unwrap();
+        advice.tried.iter().any(|tried| tried.value_type == ValueType::HalfVec)
+    };
+    assert!(has_halfvec(1.0) && !has_halfvec(1e6));
+}
+
+#[test]
+fn values_of_norm_zero_are_in_no_index_by_cosine() {
+    let (base, _) = synthetic(3000, 1, 8, 5);
+    let size = |rows: u64, values: Values| {
+        let question = Question { metric: Metric::Cosine, ..question(&base, 0, 0.9) };
+        let advice = ask(&Question { rows, ..question }, values, &Control::default()).unwrap();
+        advice.tried.iter().find(|tried| tried.value_type == ValueType::Vector && tried.m == 16).unwrap().index_bytes
+    };
+    let mut half = encoded(&base, 1500);
+    half.extend(&[0; 1500 * 8 * 4], []);
+    assert_eq!(size(60_000, half), size(30_000, encoded(&base, 1500)));
+}
+
+#[test]
+fn the_progress_comes_to_its_end() {
+    let end = |dims, rows, huge: bool| {
+        let (base, _) = synthetic(rows, 1, dims, 5);
+        let mut values = encoded(&base, rows);
+        if huge {
+            // Halfvec cannot hold it.
+            values.extend(&bytes(&vec![1e6; dims]), []);
+        }
+        let (control, pool) = (Control::default(), Arc::new(Pool::new(1).unwrap()));
+        let queries = Values::new(ValueType::Vector, dims as u32);
+        advise(&question(&base, rows, 0.9), values, queries, EngineKind::Bulk, &pool, &control).unwrap();
+        let (_, done, total) = control.progress().get();
+        (done, total)
+    };
+    for (done, total) in [end(8, 1400, false), end(8, 1400, true)] {
+        assert_eq!(done, total);
+    }
+    // So few of these fit into a graph that the best are measured again.
+    let (done, total) = end(4000, 2600, false);
+    assert_eq!(done, total);
+}
+
+#[test]
 fn a_duplicate_of_a_held_out_row_makes_no_query_easy() {
     let (base, queries) = synthetic(1500, 400, 16, 5);
     let twice = {
@@ -111,8 +171,7 @@ fn a_duplicate_of_a_held_out_row_makes_no_query_easy() {
     };
     let question = Question { k: 1, ..question(&base, 3000, 0.95) };
     let misses = |queries: Values| {
-        let pool = Arc::new(Pool::new(0).unwrap());
-        let advice = advise(&question, twice.clone(), queries, EngineKind::Bulk, &pool, &Control::default()).unwrap();
+        let advice = ask_for(&question, twice.clone(), queries, &Control::default()).unwrap();
         let tried = advice.tried.iter().find(|tried| tried.value_type == ValueType::Vector && tried.m == 16).unwrap();
         println!("{} of {} queries: {:?}", tried.m, advice.queries, tried.points);
         1.0 - tried.points[0].recall

@@ -50,7 +50,7 @@ pub(super) fn of_file(arguments: &Advise) -> Result<Sample, Failure> {
     let queries = match &arguments.queries {
         None => values(&[]),
         Some(path) => {
-            let queries = read(path, advise::MAX_QUERIES as u64)?;
+            let queries = read(path, advise::most_queries(arguments.k.into()) as u64)?;
             has_columns |= queries.has_columns;
             if queries.dims != found.dims {
                 let message = anyhow!("{} has {} dimensions, not {}", path.display(), queries.dims, found.dims);
