@@ -49,6 +49,12 @@ pub fn sample_size(wanted: u64, k: u16, rows: u64) -> u64 {
     wanted.max(least).min(rows.saturating_add(rows / 2).saturating_add(1000))
 }
 
+/// The rows of a table of which `read` rows were read, of at most `most`: a table that is `estimated` to have no more is read completely.
+#[must_use]
+pub fn rows_found(most: u64, estimated: u64, read: u64) -> u64 {
+    if estimated <= most && read < most { read } else { estimated.max(read) }
+}
+
 /// A column of vectors in SQL. Its names are quoted where necessary.
 #[derive(Clone, Debug)]
 pub struct SqlColumn {

@@ -96,6 +96,8 @@ impl Bound for SampleMeter {
 pub(crate) struct Sample {
     question: Question,
     queries: usize,
+    /// The most rows that the client sends, without queries.
+    most: u64,
     values: Values,
 }
 
@@ -112,7 +114,8 @@ impl Sample {
             seed: spec.seed,
         };
         control.progress().enter(Phase::Rows, spec.expected_rows);
-        Self { question, queries: ask.queries as usize, values: Values::new(spec.value_type, spec.dims) }
+        let most = spec.expected_rows.saturating_sub(ask.queries.into());
+        Self { question, queries: ask.queries as usize, most, values: Values::new(spec.value_type, spec.dims) }
     }
 
     pub(crate) fn add(&mut self, tuples: &Tuples, control: &Control) {
@@ -129,11 +132,12 @@ impl Sample {
     ) -> Result<Advice, SessionError> {
         let mut queries = self.values;
         let rows = queries.split_off(self.queries.min(queries.len()));
-        let found =
-            advise::advise(&self.question, rows, queries, engine, pool, control).map_err(|error| match error {
-                AdviseError::Build(error) => error.into(),
-                other => SessionError::NoAdvice(other),
-            })?;
+        let found = pgvector::rows_found(self.most, self.question.rows, rows.len() as u64);
+        let question = Question { rows: found, ..self.question };
+        let found = advise::advise(&question, rows, queries, engine, pool, control).map_err(|error| match error {
+            AdviseError::Build(error) => error.into(),
+            other => SessionError::NoAdvice(other),
+        })?;
         let choice = |choice: &advise::Choice| Choice {
             value_type: choice.value_type,
             m: choice.m,

@@ -151,6 +151,9 @@ impl SessionError {
             Self::NoAdvice(AdviseError::TooFew { .. }) => {
                 "So few rows are searched exactly within milliseconds, without an index. If the table has more, ask with a larger sample."
             }
+            Self::NoAdvice(AdviseError::TooFewQueries { .. }) => {
+                "Give more queries, or take a larger sample (at most a tenth of it serves as queries), or ask for a lower target recall."
+            }
             Self::Shutdown => "Try again when the builder is back.",
             _ => "",
         };
@@ -183,7 +186,9 @@ impl From<CodecError> for SessionError {
 
 fn advice_sqlstate(error: &AdviseError) -> SqlState {
     match error {
-        AdviseError::TooFew { .. } | AdviseError::NoQueries => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        AdviseError::TooFew { .. } | AdviseError::TooFewQueries { .. } | AdviseError::NoQueries => {
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+        }
         AdviseError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
         AdviseError::Build(error) => build_sqlstate(error),
     }

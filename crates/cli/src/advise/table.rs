@@ -8,7 +8,7 @@ use std::path::Path;
 use advise::Values;
 use anyhow::{Context, anyhow};
 use database::{Database, Dsn, Error};
-use pgvector::{HIDDEN_ROWS, SqlColumn, has_class, has_other_types, hides_rows, sample_size};
+use pgvector::{HIDDEN_ROWS, SqlColumn, has_class, has_other_types, hides_rows, rows_found, sample_size};
 
 use self::catalog::Table;
 use super::sample::Sample;
@@ -48,7 +48,7 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         None => Values::new(column.value_type, column.dims),
         Some(select) => {
             let select = select.to_str().context("--queries is not in UTF-8").map_err(Failure::Usage)?;
-            let sql = column.queries(select, advise::MAX_QUERIES as u32);
+            let sql = column.queries(select, advise::most_queries(arguments.k.into()) as u32);
             let queries = match values(database, &column, &sql).await {
                 // If the session is still alive, the server has rejected the SELECT. The caller ends the transaction that CHAIN begins.
                 Err(Failure::Other(error)) if database.run("ROLLBACK AND CHAIN").await.is_ok() => {
@@ -70,12 +70,11 @@ async fn in_transaction(arguments: &Advise, database: &Database, table: &str) ->
         let message = format!("column {} of {} has no values to try indexes on", column.name, column.table);
         return Err(Failure::Usage(anyhow!(message)));
     }
-    let is_all = most >= estimate && read < most;
     Ok(Sample {
         value_type: column.value_type,
         metric: column.metric,
         dims: column.dims,
-        rows: if is_all { read } else { estimate.max(read) },
+        rows: rows_found(most, estimate, read),
         values,
         queries,
         own_type: !database.value::<bool>(&has_other_types()).await?,

@@ -54,6 +54,9 @@ fn choices_are_useful_and_grow_with_the_table() {
     assert!(large.index_bytes > 300 * small.index_bytes && large.build_ms > small.build_ms);
     let given = advice(&builder, asking(ROWS, Ask { queries: 300, ..ask() }));
     assert_eq!((given.rows, given.queries), (1700, 300));
+    // Fewer rows than the table was thought to have, and all that it has.
+    let counted = advice(&builder, asking(2 * ROWS, Ask { table_rows: 3 * ROWS as u64 / 2, ..ask() }));
+    assert_eq!(first(&counted).index_bytes, small.index_bytes);
 }
 
 #[test]
