@@ -55,25 +55,60 @@ impl Element<'_> {
     }
 }
 
+/// The bytes of a varlena, header included.
+///
+/// # Safety
+/// It must be one, and live as long as the result.
+unsafe fn bytes_of<'a>(value: *mut pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: as promised by the caller.
+    unsafe { std::slice::from_raw_parts(value.cast::<u8>(), pgrx::varsize_any(value)) }
+}
+
 /// As pgvector's `l2_normalize`: in double precision, then rounded.
 fn divided(component: f32, norm: f64) -> f32 {
     (f64::from(component) / norm) as f32
 }
 
-/// As pgvector's `halfvec_l2_normalize`, which takes several times as long, since it converts one component after the other, and without the
-/// processor's instructions for that.
-fn divide_halves(components: &[u8], norm: f64, out: &mut [u8]) {
-    const CHUNK: usize = 64;
-    let (mut halves, mut wide) = ([f16::ZERO; CHUNK], [0f32; CHUNK]);
-    let ((components, _), (out, _)) = (components.as_chunks(), out.as_chunks_mut());
-    for (components, out) in components.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
-        let (halves, wide) = (&mut halves[..components.len()], &mut wide[..components.len()]);
-        halves.iter_mut().zip(components).for_each(|(half, &component)| *half = f16::from_le_bytes(component));
-        halves.convert_to_f32_slice(wide);
-        wide.iter_mut().for_each(|x| *x = divided(*x, norm));
-        halves.convert_from_f32_slice(wide);
-        out.iter_mut().zip(&*halves).for_each(|(out, half)| *out = half.to_le_bytes());
+/// Components of a halfvec that are converted at once. pgvector's own functions take several times as long, since they convert one after the
+/// other, and without the processor's instructions for that.
+const HALVES: usize = 64;
+
+/// The norm that pgvector's `halfvec_l2_norm` computes; `None` if the order of its additions may matter.
+fn norm_of_halves(components: &[u8]) -> Option<f64> {
+    /// The square of any half is a multiple of 2^-48: sums below this are exact in double precision.
+    const EXACT: f64 = 32.0;
+    const LANES: usize = 8;
+    let (mut halves, mut wide, mut sums) = ([f16::ZERO; HALVES], [0f32; HALVES], [0f64; LANES]);
+    let (components, _) = components.as_chunks();
+    for components in components.chunks(HALVES) {
+        // The rest of the last chunk stays zero.
+        wide.fill(0.0);
+        widen(components, &mut halves, &mut wide);
+        for wide in wide.as_chunks::<LANES>().0 {
+            sums.iter_mut().zip(wide).for_each(|(sum, &x)| *sum += f64::from(x) * f64::from(x));
+        }
     }
+    let square: f64 = sums.iter().sum();
+    (square < EXACT).then(|| square.sqrt())
+}
+
+/// As pgvector's `halfvec_l2_normalize`.
+fn divide_halves(components: &[u8], norm: f64, out: &mut [u8]) {
+    let (mut halves, mut wide) = ([f16::ZERO; HALVES], [0f32; HALVES]);
+    let ((components, _), (out, _)) = (components.as_chunks(), out.as_chunks_mut());
+    for (components, out) in components.chunks(HALVES).zip(out.chunks_mut(HALVES)) {
+        widen(components, &mut halves, &mut wide);
+        wide.iter_mut().for_each(|x| *x = divided(*x, norm));
+        halves.convert_from_f32_slice(&wide);
+        out.iter_mut().zip(halves).for_each(|(out, half)| *out = half.to_le_bytes());
+    }
+}
+
+/// Converts at most [`HALVES`] components to single precision.
+fn widen(components: &[[u8; 2]], halves: &mut [f16; HALVES], wide: &mut [f32; HALVES]) {
+    let count = components.len();
+    halves.iter_mut().zip(components).for_each(|(half, &component)| *half = f16::from_le_bytes(component));
+    halves[..count].convert_to_f32_slice(&mut wide[..count]);
 }
 
 impl Column {
@@ -91,8 +126,7 @@ impl Column {
             }
             let mut norm = None;
             if let Some(function) = self.norm {
-                let found = pg_sys::FunctionCall1Coll(function, self.collation, value.into());
-                let found = f64::from_datum(found, false).unwrap_or_default();
+                let found = self.norm_of(value, function);
                 if found <= 0.0 {
                     return Ok(None);
                 }
@@ -102,8 +136,24 @@ impl Column {
                 value = pg_sys::DirectFunctionCall1Coll(self.normalize, self.collation, value.into()).cast_mut_ptr();
                 norm = None;
             }
-            let size = pgrx::varsize_any(value);
-            self.payload(std::slice::from_raw_parts(value.cast::<u8>(), size), norm).map(Some)
+            self.payload(bytes_of(value), norm).map(Some)
+        }
+    }
+
+    /// The norm of a value, which pgvector's `function` computes.
+    ///
+    /// # Safety
+    /// `value` must be a value of the column, as a varlena with its usual header.
+    unsafe fn norm_of(&self, value: *mut pg_sys::varlena, function: *mut pg_sys::FmgrInfo) -> f64 {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            if self.value_type == ValueType::HalfVec
+                && let Some(norm) = bytes_of(value).get(HEADER..).and_then(norm_of_halves)
+            {
+                return norm;
+            }
+            let norm = pg_sys::FunctionCall1Coll(function, self.collation, value.into());
+            f64::from_datum(norm, false).unwrap_or_default()
         }
     }
 
