@@ -66,11 +66,12 @@ fn no_false_errors_while_rows_come_and_go() {
     println!("{torn} checks had to read the index twice");
     session.execute("RESET client_min_messages").unwrap();
     session.execute("VACUUM (INDEX_CLEANUP ON) t").unwrap();
+    // Where pgvector itself repairs the lists, many times on a slow machine, some rows are hard to find with a small ef_search.
+    session.execute("SET hnsw.ef_search = 200").unwrap();
     let settled = check(&mut session, "'t_idx', 100");
     let rows: u64 = session.value("SELECT count(*) FROM t").unwrap();
     assert_eq!((settled.rows, settled.errors), (rows, 0));
-    // Where pgvector itself repairs the lists, many times on a slow machine, some rows are hard to find.
-    assert!(settled.recall.unwrap() > 0.5, "{settled:?}");
+    assert!(settled.recall.unwrap() > 0.9, "{settled:?}");
 }
 
 #[test]
