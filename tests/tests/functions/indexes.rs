@@ -18,6 +18,31 @@ fn advice(session: &mut Session) -> HashMap<String, (String, String)> {
     found
 }
 
+/// Waits for what other sessions report when they end.
+fn wait_for_statistics(mut are_there: impl FnMut() -> anyhow::Result<bool>) {
+    harness::wait_for("the statistics", std::time::Duration::from_secs(60), || Ok(are_there()?.then_some(()))).unwrap();
+}
+
+fn wait_for_dead_rows(session: &mut Session, table: &str, dead: u32) {
+    let sql = format!("SELECT n_dead_tup FROM pg_stat_all_tables WHERE relname = '{table}'");
+    wait_for_statistics(|| Ok(session.value::<u32>(&sql)? == dead));
+}
+
+/// A session of a new database with a table `t` of 900 rows, which autovacuum leaves alone.
+fn with_rows(name: &str) -> Session {
+    let mut session = database(name);
+    session
+        .execute(&format!(
+            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
+             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i",
+            vectors(8)
+        ))
+        .unwrap();
+    // ANALYZE counts the rows, to which those that are reported later would be added.
+    session.flush_statistics().unwrap();
+    session
+}
+
 #[test]
 fn what_an_index_is() {
     let mut session = database("indexes_columns");
@@ -51,19 +76,16 @@ fn what_an_index_is() {
 
 #[test]
 fn one_word_for_each() {
-    let mut session = database("indexes_advice");
+    let mut session = with_rows("indexes_advice");
     session
-        .execute(&format!(
-            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
-             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
-             CREATE INDEX fine ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+        .execute(
+            "CREATE INDEX fine ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
              CREATE TABLE worn (LIKE t) WITH (autovacuum_enabled = off); INSERT INTO worn SELECT * FROM t; \
              CREATE INDEX dying ON worn USING hnsw (v vector_l2_ops) WITH (external = true); \
              CREATE TABLE empty (v vector(3)); CREATE INDEX nothing ON empty USING hnsw (v vector_l2_ops); \
              SET enable_seqscan = off; SELECT v FROM t ORDER BY v <-> '[1,2,3,4,5,6,7,8]' LIMIT 5; \
              SELECT v FROM worn ORDER BY v <-> '[1,2,3,4,5,6,7,8]' LIMIT 5; DELETE FROM worn WHERE id % 3 > 0",
-            vectors(8)
-        ))
+        )
         .unwrap();
     // A build that fails: CONCURRENTLY leaves an invalid index.
     session.execute("SET hnsw.external_index_port = 1").unwrap();
@@ -74,12 +96,11 @@ fn one_word_for_each() {
     // A session reports its statistics when it ends.
     drop(session);
     let mut session = CLUSTER.session("indexes_advice").unwrap();
-    harness::wait_for("the statistics", std::time::Duration::from_secs(60), || {
-        let sql = "SELECT count(*) FROM pg_stat_all_tables WHERE relname = 'worn' AND n_dead_tup = 600";
+    wait_for_dead_rows(&mut session, "worn", 600);
+    wait_for_statistics(|| {
         let scans = "SELECT count(*) FROM pg_stat_all_indexes WHERE indexrelname IN ('fine', 'dying') AND idx_scan > 0";
-        Ok((session.value::<u32>(sql)? == 1 && session.value::<u32>(scans)? == 2).then_some(()))
-    })
-    .unwrap();
+        Ok(session.value::<u32>(scans)? == 2)
+    });
     let found = advice(&mut session);
     assert_eq!(found["fine"], ("ok".into(), String::new()));
     assert_eq!(found["nothing"].0, "unused");
@@ -101,13 +122,11 @@ fn one_word_for_each() {
 
 #[test]
 fn a_check_is_remembered_until_the_index_is_made_anew() {
-    let mut session = database("indexes_checks");
+    let mut session = with_rows("indexes_checks");
     session
-        .execute(&format!(
-            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
-             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); DELETE FROM t WHERE id % 3 > 0",
-            vectors(8)
-        ))
+        .execute(
+            "CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); DELETE FROM t WHERE id % 3 > 0",
+        )
         .unwrap();
     session.execute("VACUUM (INDEX_CLEANUP ON) t").unwrap();
     let said: String = session.value("SELECT lantern_index.check_and_remember('t_idx', 10)").unwrap();
@@ -191,32 +210,17 @@ fn a_temporary_index_of_another_session_has_a_reason() {
     assert_eq!(found.into_values().collect::<Vec<_>>(), [("unknown".into(), why.into())]);
 }
 
-/// Waits until the statistics have `dead` dead rows of the table `t`, which a session reports when it ends.
-fn wait_for_dead_rows(session: &mut Session, dead: u32) {
-    harness::wait_for("the statistics", std::time::Duration::from_secs(60), || {
-        let sql = "SELECT n_dead_tup FROM pg_stat_all_tables WHERE relname = 't'";
-        Ok((session.value::<u32>(sql)? == dead).then_some(()))
-    })
-    .unwrap();
-}
-
 #[test]
 fn lost_statistics_do_not_make_all_rows_dead() {
-    let mut session = database("indexes_statistics");
-    session
-        .execute(&format!(
-            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
-             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
-             CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); ANALYZE t",
-            vectors(8)
-        ))
-        .unwrap();
+    let mut session = with_rows("indexes_statistics");
+    session.execute("CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops) WITH (external = true); ANALYZE t").unwrap();
     // As after a crash, or on a standby that was promoted.
+    session.flush_statistics().unwrap();
     drop(session);
     let mut session = CLUSTER.session("indexes_statistics").unwrap();
     session.execute("SELECT pg_stat_reset()").unwrap();
     CLUSTER.session("indexes_statistics").unwrap().execute("UPDATE t SET id = -id WHERE id <= 3").unwrap();
-    wait_for_dead_rows(&mut session, 3);
+    wait_for_dead_rows(&mut session, "t", 3);
     assert_eq!(advice(&mut session)["t_idx"].0, "unused");
     let share: f64 = session.value("SELECT dead_share FROM lantern_index.indexes").unwrap();
     assert!((share - 3.0 / 900.0).abs() < 1e-6, "{share}");
@@ -224,15 +228,12 @@ fn lost_statistics_do_not_make_all_rows_dead() {
 
 #[test]
 fn dead_rows_that_a_partial_index_may_not_have() {
-    let mut session = database("indexes_partial");
+    let mut session = with_rows("indexes_partial");
     session
-        .execute(&format!(
-            "CREATE TABLE t (id int, v vector(8)) WITH (autovacuum_enabled = off); \
-             INSERT INTO t SELECT i, {} FROM generate_series(1, 900) i; \
-             CREATE INDEX whole ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
+        .execute(
+            "CREATE INDEX whole ON t USING hnsw (v vector_l2_ops) WITH (external = true); \
              CREATE INDEX third ON t USING hnsw (v vector_l2_ops) WITH (external = true) WHERE id <= 300; ANALYZE t",
-            vectors(8)
-        ))
+        )
         .unwrap();
     drop(session);
     let delete = |ids: &str| {
@@ -240,7 +241,7 @@ fn dead_rows_that_a_partial_index_may_not_have() {
     };
     let mut session = CLUSTER.session("indexes_partial").unwrap();
     delete("401 AND 900");
-    wait_for_dead_rows(&mut session, 500);
+    wait_for_dead_rows(&mut session, "t", 500);
     // ANALYZE counts the live rows alone.
     for statement in ["SELECT 1", "ANALYZE t"] {
         session.execute(statement).unwrap();
@@ -250,7 +251,7 @@ fn dead_rows_that_a_partial_index_may_not_have() {
     // More are dead than lie outside the index.
     delete("301 AND 400");
     delete("1 AND 120");
-    wait_for_dead_rows(&mut session, 720);
+    wait_for_dead_rows(&mut session, "t", 720);
     let why = "40 percent of its rows are dead: rebuild, then VACUUM";
     assert_eq!(advice(&mut session)["third"], ("rebuild".into(), why.into()));
 }
