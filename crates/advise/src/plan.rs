@@ -66,17 +66,20 @@ impl Plan {
         if self.others == self.sizes.len() - 1 { 0 } else { REFINED }
     }
 
-    /// The number of graphs of indexes of these types, if all wanted are measured again. Halfvec takes the growth from vector.
-    pub(crate) fn steps(&self, types: impl Iterator<Item = ValueType>) -> usize {
-        let (mut steps, mut before) = (self.refined(), None);
-        for value_type in types {
-            let has_growth = value_type == ValueType::HalfVec && before == Some(ValueType::Vector);
-            let references = if has_growth { 1 } else { self.sizes.len() };
-            steps += references + others(value_type).count();
-            before = Some(value_type);
-        }
-        steps
+    /// The number of graphs of indexes of these types, if all wanted are measured again.
+    pub(crate) fn steps(&self, types: &[ValueType]) -> usize {
+        let of = |&value_type: &ValueType| {
+            let references = if shows_growth(value_type, types) { self.sizes.len() } else { 1 };
+            references + others(value_type).count()
+        };
+        self.refined() + types.iter().map(of).sum::<usize>()
     }
+}
+
+/// Whether graphs of several sizes show the growth of one of these types. The values of halfvec are nearly those of vector, so that it
+/// takes the growth from vector.
+pub(crate) fn shows_growth(value_type: ValueType, types: &[ValueType]) -> bool {
+    value_type != ValueType::HalfVec || !types.contains(&ValueType::Vector)
 }
 
 /// The most rows that a graph is built of.

@@ -99,11 +99,11 @@ pub fn advise(
         let Question { value_type, dims, metric, .. } = *question;
         return Err(AdviseError::Unsupported { value_type, dims, metric });
     }
-    let types = forms.iter().map(|(value_type, _)| *value_type);
-    control.progress().enter(Phase::Graph, 1 + plan.steps(types) as u64);
+    let types: Vec<ValueType> = forms.iter().map(|(value_type, _)| *value_type).collect();
+    control.progress().enter(Phase::Graph, 1 + plan.steps(&types) as u64);
     let limits = pool.run(|| exact::limits(&rows, &order, &queries, kernel, question, &plan.sizes, control))?;
     control.progress().add(1);
-    let trials = Trials { context: &context, plan: &plan, limits: &limits, forms: &forms };
+    let trials = Trials { context: &context, plan: &plan, limits: &limits, types: &types, forms: &forms };
     let measured = trials.measured()?;
     Ok(Advice {
         choices: trials.ranked(&measured),
@@ -118,6 +118,7 @@ struct Trials<'a> {
     context: &'a Context<'a>,
     plan: &'a Plan,
     limits: &'a [Vec<Limit>],
+    types: &'a [ValueType],
     forms: &'a [(ValueType, Form<'a>)],
 }
 
@@ -126,8 +127,7 @@ impl Trials<'_> {
         let mut measured = Vec::new();
         let mut dense = None;
         for (value_type, form) in self.forms {
-            // halfvec values are nearly those of vector: the growth is the same.
-            let known = dense.filter(|_| *value_type == ValueType::HalfVec);
+            let known = dense.filter(|_| !plan::shows_growth(*value_type, self.types));
             let growth = match known {
                 Some(growth) => growth,
                 None => {
