@@ -17,7 +17,7 @@ use pgvector::{Metric, ValueType};
 
 use self::sample::Sample;
 use crate::args::Advise;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 
 /// Interval of progress reports.
 const LOOK: Duration = Duration::from_millis(100);
@@ -55,9 +55,7 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
     }
     // The tolerance is for curves that end exactly at the target.
     if !advice.choices.iter().any(|choice| choice.recall + 1e-6 >= question.target) {
-        eprintln!(
-            "lantern-index: no index is expected to reach the target recall; those that come nearest are shown, with the highest ef_search"
-        );
+        note("no index is expected to reach the target recall; those that come nearest are shown, with the highest ef_search");
     }
     Ok(())
 }

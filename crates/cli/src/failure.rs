@@ -26,10 +26,14 @@ impl Failure {
         if let Self::Said(code) = self {
             return ExitCode::from(code);
         }
-        // `eprintln!` panics if stderr is gone, and the exit code would be lost.
-        let _ = writeln!(io::stderr(), "lantern-index: {self}");
+        note(&self);
         if let Self::Usage(_) = self { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     }
+}
+
+/// Prints a line on stderr. `eprintln!` panics if stderr is gone, and the exit code would be lost.
+pub fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "lantern-index: {text}");
 }
 
 impl fmt::Display for Failure {

@@ -15,7 +15,7 @@ use service::report::Report;
 
 use self::target::Target;
 use crate::args::Status;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::print;
 
 /// The refresh interval.
@@ -43,7 +43,7 @@ pub fn run(arguments: &Status) -> Result<(), Failure> {
         match &result {
             Ok(report) if arguments.json => print(json(report, false)?)?,
             Ok(report) => print(format!("{}\n", text::whole(report, &target)))?,
-            Err(error) => eprintln!("lantern-index: {error:#}"),
+            Err(error) => note(format_args!("{error:#}")),
         }
         thread::sleep(PERIOD);
         result = fetch::report(&target);

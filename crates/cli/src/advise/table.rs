@@ -13,7 +13,7 @@ use pgvector::{HIDDEN_ROWS, SqlColumn, has_class, has_other_types, hides_rows, r
 use self::catalog::Table;
 use super::sample::Sample;
 use crate::args::Advise;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 
 /// Reads the rows, and the results of the SELECT for queries.
 pub(super) fn read(arguments: &Advise, table: &str) -> Result<Sample, Failure> {
@@ -36,7 +36,7 @@ async fn sample(arguments: &Advise, dsn: &Dsn, table: &str) -> Result<Sample, Fa
 async fn in_transaction(arguments: &Advise, database: &Database, table: &str) -> Result<Sample, Failure> {
     let table = catalog::table(database, table).await?;
     if database.value(&hides_rows(table.oid)).await? {
-        eprintln!("lantern-index: {HIDDEN_ROWS}");
+        note(HIDDEN_ROWS);
     }
     let found = catalog::column(database, &table, arguments).await?;
     let column = found.column;
