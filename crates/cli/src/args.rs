@@ -164,7 +164,7 @@ pub struct Serve {
     /// Accept only builds that come through a router: the file with the key with which it signs tickets
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
-    /// The name by which the router knows this builder; tickets for others are refused
+    /// The name by which the router knows this builder, HOST:PORT with --builders static; tickets for others are refused
     #[arg(long, value_name = "NAME", default_value = "", requires = "ticket_key")]
     pub ticket_name: String,
     /// With a ticket key: also accept Lantern's clients, which cannot present a ticket

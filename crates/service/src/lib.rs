@@ -59,7 +59,7 @@ pub use tls_check::{TlsFile, check_tls};
 pub use token_making::{NewToken, check_token_name};
 pub use tokens::{TokenOwner, Tokens, TokensError};
 pub use transport::{Buffered, Transport, buffered, set_options};
-pub use turns::{Share, fair_order, refuse_memory, refuse_waiting};
+pub use turns::{Asks, Share, Turn, fair_order, refuse_memory, refuse_waiting};
 
 /// Sets up the logs of the process.
 pub use telemetry::{check_level as check_log_level, init as init_telemetry};

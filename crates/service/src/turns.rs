@@ -49,17 +49,73 @@ pub fn refuse_memory(needed: u64, limit: u64) -> Box<Refuse> {
         .refuse(0)
 }
 
+/// What a waiting build asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    /// The key of its client.
+    pub client: Arc<str>,
+    /// The client's limits.
+    pub limits: Limits,
+    /// Its memory in bytes.
+    pub memory: u64,
+}
+
+/// A waiting build in the order in which builds begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn<'a, B> {
+    /// The build.
+    pub build: &'a B,
+    /// Whether its client's limits let it wait.
+    pub held_back: bool,
+}
+
 /// Orders a queue, whose order is that of arrival, by the number of the client's running and earlier waiting builds, fewest first. Builds
-/// with equal numbers keep their order. `client` is the key of a build's client, `running` the number of a client's running builds.
-pub fn fair_order<B>(queue: &[B], client: impl Fn(&B) -> Arc<str>, running: impl Fn(&str) -> u32) -> Vec<&B> {
-    let mut turns: HashMap<Arc<str>, u32> = HashMap::new();
+/// with equal numbers keep their order. `running` are a client's running builds.
+///
+/// A client's builds begin in the order of their arrival: each counts as running for the later ones, and all later ones wait for one that is
+/// held back. Otherwise small builds could keep a client's large one waiting for ever.
+pub fn fair_order<B>(queue: &[B], asks: impl Fn(&B) -> Asks, running: impl Fn(&str) -> Share) -> Vec<Turn<'_, B>> {
+    let mut clients: HashMap<Arc<str>, (Share, bool)> = HashMap::new();
     let turned = queue.iter().map(|build| {
-        let client = client(build);
-        let turn = turns.entry(client.clone()).or_insert_with(|| running(&client));
-        *turn += 1;
-        (*turn, build)
+        let Asks { client, limits, memory } = asks(build);
+        let (share, held_back) = clients.entry(client.clone()).or_insert_with(|| (running(&client), false));
+        *held_back |= limits.hold_back(*share, memory);
+        *share = Share { builds: share.builds + 1, memory: share.memory.saturating_add(memory) };
+        (share.builds, Turn { build, held_back: *held_back })
     });
-    let mut order: Vec<(u32, &B)> = turned.collect();
-    order.sort_by_key(|(turn, _)| *turn);
-    order.into_iter().map(|(_, build)| build).collect()
+    let mut order: Vec<(u32, Turn<'_, B>)> = turned.collect();
+    order.sort_by_key(|(number, _)| *number);
+    order.into_iter().map(|(_, turn)| turn).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_takes_its_turns_in_order() {
+        let limits = Limits { builds: 3, memory: 100, ..Limits::default() };
+        // A client and the memory of its build.
+        let queue = [("a", 60), ("a", 50), ("a", 10), ("b", 200), ("c", 40), ("c", 40)];
+        let asks = |&(client, memory): &(&str, u64)| Asks {
+            client: client.into(),
+            limits: if client == "b" { Limits::default() } else { limits },
+            memory,
+        };
+        let running = |client: &str| Share { builds: u32::from(client == "c") * 2, memory: 0 };
+        let order = fair_order(&queue, asks, running);
+        let order: Vec<_> = order.into_iter().map(|turn| (*turn.build, turn.held_back)).collect();
+        let expected = [
+            (("a", 60), false),
+            (("b", 200), false),
+            // Not with the first.
+            (("a", 50), true),
+            // It would fit, and waits for the one before.
+            (("a", 10), true),
+            (("c", 40), false),
+            // A fourth build.
+            (("c", 40), true),
+        ];
+        assert_eq!(order, expected);
+    }
 }

@@ -67,9 +67,14 @@ impl Profile {
 
 /// Runs `cargo build`, which needs what set-up installs; returns the path of what it has built, in the target directory.
 pub fn cargo_build(what: &str, needs: &str, cargo: &mut Command, built: &str) -> Result<PathBuf> {
-    let hint = format!("It needs {needs}: `cargo xtask setup`.");
+    let hint = format!("It needs {needs}.");
     step::command(&format!("building {what}"), &hint, cargo)?;
     Ok(step::target_dir()?.join(built))
+}
+
+/// What compiling the library needs besides Rust.
+pub fn needs(major: u32) -> String {
+    format!("libclang and PostgreSQL's headers (Debian: libclang-dev, postgresql-server-dev-{major})")
 }
 
 /// Builds the PostgreSQL library, optimised; returns its path.
@@ -77,7 +82,7 @@ pub fn extension(config: &PgConfig, profile: Profile) -> Result<PathBuf> {
     let (name, mut cargo) = (profile.name(), cargo(Some(config)));
     cargo.args(["build", "--locked", "--profile", name]).args(extension_arguments(config.major));
     let what = format!("the extension for PostgreSQL {}", config.major);
-    cargo_build(&what, "libclang and PostgreSQL's headers", &mut cargo, &format!("{name}/liblantern_index.so"))
+    cargo_build(&what, &needs(config.major), &mut cargo, &format!("{name}/liblantern_index.so"))
 }
 
 /// Builds the `lantern-index` program, optimised; returns its path.

@@ -29,8 +29,9 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     let config = setup::tools(pg_config)?.context("no PostgreSQL found; `cargo xtask setup` installs one")?;
     ensure!(
         config.has_headers(),
-        "PostgreSQL's headers are missing in {}; `cargo xtask setup` installs them",
-        config.include.display()
+        "PostgreSQL's headers are missing in {}; Debian's and Ubuntu's package postgresql-server-dev-{} has them",
+        config.include.display(),
+        config.major
     );
     install(&config, Profile::Release)?;
     println!("{NEXT}");

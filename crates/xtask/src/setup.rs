@@ -79,8 +79,9 @@ fn missing(pg_config: Option<&Path>) -> Result<Vec<String>> {
     let major = match &config {
         Some(config) => config.major,
         None => {
-            packages.push("postgresql".to_owned());
-            default_release()?
+            let major = default_release()?;
+            packages.push(format!("postgresql-{major}"));
+            major
         }
     };
     if !config.as_ref().is_some_and(PgConfig::has_headers) {
@@ -103,13 +104,19 @@ fn has_tool(package: &str) -> bool {
     apt::has_program(if package == "dpkg-dev" { "dpkg-source" } else { package })
 }
 
-/// The release behind the distribution's package `postgresql`: its version begins like `15+248`.
+/// The release behind the distribution's package `postgresql`, whose version begins like `15+248`; or the newest supported one if that is
+/// newer, as in PGDG's archive.
 fn default_release() -> Result<u32> {
     fetch_lists()?;
     let version =
         apt::candidate("postgresql").context("no PostgreSQL here, and apt does not know the package postgresql")?;
+    supported(&version).with_context(|| format!("the package postgresql has the strange version {version}"))
+}
+
+/// The release to use where the package `postgresql` has this version.
+fn supported(version: &str) -> Option<u32> {
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().with_context(|| format!("the package postgresql has the strange version {version}"))
+    digits.parse().ok().map(|release: u32| release.min(*PgConfig::SUPPORTED.end()))
 }
 
 /// Fetches apt's package lists if there are none, as in a fresh container.
@@ -135,4 +142,15 @@ fn find_libclang() -> Option<PathBuf> {
             name == "libclang.so" || (name.starts_with("libclang-") && name.contains(".so") && !name.contains("cpp"))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::supported;
+
+    #[test]
+    fn a_release_that_is_too_new_is_not_installed() {
+        assert_eq!(["15+248+deb12u1", "18+284.pgdg13+1", "19+290"].map(supported), [Some(15), Some(18), Some(18)]);
+        assert_eq!(supported("new"), None);
+    }
 }

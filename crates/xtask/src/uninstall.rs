@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, io};
+use std::{env, fs, io};
 
 use anyhow::{Context, Result, bail, ensure};
 use harness::PgConfig;
 
-use crate::{install, setup, step};
+use crate::{apt, install, setup, step};
 
 const REMAINS: &str = "
 What remains, until you remove it (docs/recipes.md, \"Taking it off\"):
@@ -31,9 +31,12 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     // Debian's places: main/postgresql.conf and main/conf.d/, and main/postgresql.auto.conf.
     let clusters = ["/etc/postgresql", "/var/lib/postgresql"].map(|dir| Path::new(dir).join(config.major.to_string()));
     let mut lines = Vec::new();
-    for dir in &clusters {
-        preloads(dir, 2, &mut lines)?;
+    let read = clusters.iter().try_for_each(|dir| preloads(dir, 2, &mut lines));
+    if read.is_err() && !apt::is_root() {
+        // Debian lets only the server's account read its clusters.
+        return run_as_root(&config);
     }
+    read?;
     ensure!(
         lines.is_empty(),
         "without the library, servers that preload it do not start. Remove lantern_index from these lines first:\n{}",
@@ -45,6 +48,14 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
         println!("removed {}", file.display());
     }
     println!("{REMAINS}");
+    Ok(())
+}
+
+fn run_as_root(config: &PgConfig) -> Result<()> {
+    let program = env::current_exe().context("cannot find this program")?;
+    let mut uninstall = apt::as_root(program, "reading which clusters preload the library")?;
+    let status = uninstall.args(["uninstall", "--pg-config"]).arg(&config.path).status().context("cannot run sudo")?;
+    ensure!(status.success(), "uninstall as root failed");
     Ok(())
 }
 

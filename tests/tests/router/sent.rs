@@ -122,6 +122,41 @@ fn the_certificate_is_checked_at_the_builder_too() {
 }
 
 #[test]
+fn a_listed_builder_takes_tickets_for_its_place() {
+    let mut scene = scene("sent_tickets", &[]);
+    let files = Scratch::new("ticket-key", 0o755).unwrap();
+    let key = files.path().join("key").display().to_string();
+    std::fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
+    // The name has the port, which is known once a builder has had it.
+    let first = Builder::start().unwrap();
+    let ports = [first.address(), first.status_address()].map(|address| address.port());
+    drop(first);
+    let [name, other] = [format!("127.0.0.1:{}", ports[0]), format!("localhost:{}", ports[0])];
+    for (ticket_name, taken) in [(&name, true), (&other, false)] {
+        let serve = BuilderOptions::serve(&["--ticket-key", &key, "--ticket-name", ticket_name]);
+        let builder = Builder::start_with(&BuilderOptions { ports, ..serve }).unwrap();
+        let ca = builder.certificate().display().to_string();
+        for mode in ["redirect", "relay"] {
+            let place = format!("{name}/{}", ports[1]);
+            let arguments = ["--mode", mode, "--builders", "static", "--builder", &place, "--ticket-key", &key];
+            let checked = ["--builder-ca", &ca, "--builder-name", "localhost"];
+            let router = Builder::start_with(&BuilderOptions::router(&[&arguments[..], &checked].concat())).unwrap();
+            let session = scene.session.as_mut().unwrap();
+            router.attach(session).unwrap();
+            session.execute("SET hnsw.external_index_sslmode = 'require'").unwrap();
+            let result = session.execute(CREATE_QUICKLY);
+            if taken {
+                result.unwrap();
+                session.execute("DROP INDEX items_idx").unwrap();
+            } else {
+                let error = result.unwrap_err();
+                assert!(error.to_string().contains("the ticket is not one for this builder"), "{mode}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_builder_that_is_gone_before_the_client_comes_is_replaced() {
     let arguments = ["--mode", "redirect", "--min-builders", "1"];
     let options = BuilderOptions { tls: false, ..BuilderOptions::router(&arguments) };

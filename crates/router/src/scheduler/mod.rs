@@ -84,12 +84,13 @@ impl Scheduler {
     /// # Errors
     /// The client has reached a limit and cannot wait.
     pub(crate) fn ask(&mut self, demand: Demand) -> Result<RequestId, Refusal> {
-        if let Some(refusal) = self.refusal(&demand) {
-            return Err(refusal);
-        }
         let id = self.next_request;
         self.next_request += 1;
-        self.queue.push(Waiting { id, demand, starting_since: None });
+        self.queue.push(Waiting { id, demand: demand.clone(), starting_since: None });
+        if let Some(refusal) = self.refusal(id, &demand) {
+            self.leave(id);
+            return Err(refusal);
+        }
         Ok(id)
     }
 
@@ -187,11 +188,9 @@ impl Scheduler {
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
         // Each makes room for one request.
         let mut going = self.count(Entry::is_going);
-        for (request, demand) in self.fair_order() {
-            if self.is_held_back(&demand) {
-                self.wait_for_start_again(request);
-                continue;
-            }
+        let (next, held_back) = self.in_turn();
+        held_back.into_iter().for_each(|request| self.wait_for_start_again(request));
+        for (request, demand) in next {
             if let Some(id) = self.free_for(&demand) {
                 self.set(id, State::Taken { client: demand.client.key(), memory: demand.memory });
                 self.leave(request);
@@ -259,7 +258,7 @@ impl Scheduler {
     fn keep_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
         loop {
             let ready = self.others.ready + self.count(|entry| entry.is_idle() || entry.is_coming());
-            let spare = ready.saturating_sub(self.queue.len()) < self.rules.spare_builders;
+            let spare = ready.saturating_sub(self.in_turn().0.len()) < self.rules.spare_builders;
             let all = self.others.all + self.builders.len();
             let wanted = !self.draining && (all < self.rules.min_builders || spare);
             // Without a client that waits, no other router is to give up a builder.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use service::{Client, Share, fair_order};
+use service::{Asks, Client, Share, Turn, fair_order};
 
 use super::{BuilderId, Scheduler};
 use crate::spawner::SpawnError;
@@ -66,8 +66,10 @@ pub(super) struct Waiting {
 impl Scheduler {
     /// Waiting requests, in the order in which they are served, with the client whose own limits keep the request waiting, if they do.
     pub(crate) fn waiting(&self) -> Vec<(RequestId, Option<Arc<str>>)> {
-        let held_back = |demand: &Demand| self.is_held_back(demand).then(|| demand.client.key());
-        self.fair_order().into_iter().map(|(id, demand)| (id, held_back(&demand))).collect()
+        let turn = |turn: Turn<'_, Waiting>| {
+            (turn.build.id, turn.held_back.then(|| turn.build.demand.client.key()))
+        };
+        self.fair_order().into_iter().map(turn).collect()
     }
 
     /// Whether requests wait and all builders are busy.
@@ -87,22 +89,32 @@ impl Scheduler {
     }
 
     /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.
-    pub(super) fn fair_order(&self) -> Vec<(RequestId, Demand)> {
-        let running = |client: &str| self.share_of(client).builds;
-        let order = fair_order(&self.queue, |waiting| waiting.demand.client.key(), running);
-        order.into_iter().map(|waiting| (waiting.id, waiting.demand.clone())).collect()
+    pub(super) fn fair_order(&self) -> Vec<Turn<'_, Waiting>> {
+        let asks = |Waiting { demand, .. }: &Waiting| Asks {
+            client: demand.client.key(),
+            limits: demand.client.limits,
+            memory: demand.memory,
+        };
+        fair_order(&self.queue, asks, |client| self.share_of(client))
     }
 
-    /// The refusal of a client that cannot join the queue, if any.
-    pub(super) fn refusal(&self, demand: &Demand) -> Option<Refusal> {
+    /// Requests that their clients' limits do not hold back, in the order in which they are served; and the others.
+    pub(super) fn in_turn(&self) -> (Vec<(RequestId, Demand)>, Vec<RequestId>) {
+        let (held_back, next): (Vec<_>, Vec<_>) = self.fair_order().into_iter().partition(|turn| turn.held_back);
+        let next = next.into_iter().map(|turn| (turn.build.id, turn.build.demand.clone()));
+        (next.collect(), held_back.into_iter().map(|turn| turn.build.id).collect())
+    }
+
+    /// Why the last request of the queue, if it must wait, cannot; `None` if it can.
+    pub(super) fn refusal(&self, request: RequestId, demand: &Demand) -> Option<Refusal> {
         let (client, limits) = (demand.client.key(), demand.client.limits);
         if limits.hold_back(Share::default(), demand.memory) {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
-        let waiting = self.queue.iter().filter(|waiting| waiting.demand.client.key() == client).count();
+        let waiting = self.queue.iter().filter(|waiting| waiting.id != request && waiting.demand.client.key() == client);
         // The limit applies only to builds that must wait.
-        let must_wait = || self.is_held_back(demand) || self.free_for(demand).is_none();
-        (!limits.let_wait(waiting) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
+        let must_wait = || self.in_turn().1.contains(&request) || self.free_for(demand).is_none();
+        (!limits.let_wait(waiting.count()) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
     }
 
     /// The client with the memory limit of its build on builder `id`: the client's own, less the memory of its other running builds.
@@ -114,11 +126,6 @@ impl Scheduler {
             client.limits.memory = client.limits.memory.saturating_sub(others).max(1);
         }
         client
-    }
-
-    /// Whether the client's own limits keep a build waiting.
-    pub(super) fn is_held_back(&self, demand: &Demand) -> bool {
-        demand.client.limits.hold_back(self.share_of(&demand.client.key()), demand.memory)
     }
 
     pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {

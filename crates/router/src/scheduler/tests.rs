@@ -52,17 +52,38 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
-    let (mut scheduler, now) = with_two_builders();
-    let limits = Limits { waiting: 1, memory: 50, ..Limits::default() };
+    let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
+    let limits = Limits { waiting: 1, ..Limits::default() };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
     let ask = |scheduler: &mut Scheduler, memory| scheduler.ask(Demand::new(named.clone(), memory, |bytes| bytes));
-    let first = ask(&mut scheduler, 30).unwrap();
-    assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
-    ask(&mut scheduler, 30).unwrap();
-    assert_eq!(scheduler.act(now), [], "beyond the client's memory");
-    let third = ask(&mut scheduler, 20).unwrap();
-    assert_eq!(scheduler.act(now), [Action::Grant { request: third, id: 2 }]);
+    let withdrawn = ask(&mut scheduler, 30).unwrap();
+    assert_eq!(scheduler.act(now).len(), 1);
+    scheduler.leave(withdrawn);
+    scheduler.started(1, 30, now);
+    ask(&mut scheduler, 90).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 90 }], "the idle builder is too small");
+    let small = ask(&mut scheduler, 20).unwrap();
+    assert_eq!(scheduler.act(now), [Action::Grant { request: small, id: 1 }]);
     assert_eq!(ask(&mut scheduler, 20), Err(Refusal::Waiting(1)));
+}
+
+#[test]
+fn no_builder_comes_for_a_request_that_its_client_s_limits_hold_back() {
+    let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (9, 1);
+    let (mut scheduler, now) = (scheduler(spare), Instant::now());
+    let limits = Limits { builds: 1, ..Limits::default() };
+    let named = Client { name: Some("tenant".into()), limits, ..client(1) };
+    let ask = |scheduler: &mut Scheduler| scheduler.ask(Demand::new(named.clone(), 7, |bytes| bytes)).unwrap();
+    let requests = [(); 4].map(|()| ask(&mut scheduler));
+    let started = [1, 2].map(|id| Action::Start { id, memory: if id == 1 { 7 } else { 0 } });
+    assert_eq!(scheduler.act(now), started, "one for the first request, and a spare one");
+    scheduler.started(1, 7, now);
+    scheduler.started(2, 7, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: requests[0], id: 1 }]);
+    assert_eq!(scheduler.act(now), [], "the spare one is for other clients");
+    scheduler.given_back(1);
+    scheduler.rested(1, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: requests[1], id: 1 }]);
 }
 
 #[test]
@@ -77,14 +98,13 @@ fn a_build_may_take_what_its_client_has_left() {
     let ask = |scheduler: &mut Scheduler, client, memory| scheduler.ask(Demand::new(client, memory, |bytes| 2 * bytes));
     ask(&mut scheduler, named("a", 40), 15).unwrap();
     ask(&mut scheduler, named("a", 40), u64::MAX).unwrap();
-    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 30 }, Action::Start { id: 2, memory: 80 }]);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 30 }], "the second has to wait for the first");
     scheduler.started(1, 30, now);
     assert_eq!(scheduler.act(now).len(), 1);
     let left = |scheduler: &Scheduler, id, client| scheduler.limited(id, &client).limits.memory;
     assert_eq!((left(&scheduler, 1, named("a", 40)), left(&scheduler, 2, named("a", 40))), (40, 25));
     assert_eq!((left(&scheduler, 2, named("b", 40)), left(&scheduler, 2, named("a", 0))), (40, 0));
     assert_eq!(left(&scheduler, 2, named("a", 15)), 1, "not 0, which is no limit");
-    scheduler.started(2, 80, now);
     assert_eq!(scheduler.act(now), [], "a build of unknown size may take all that its client may have");
 }
 

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use service::{Client, Limits, Share, Size, fair_order, held_back};
+use service::{Asks, Client, Limits, Share, Size, Turn, fair_order, held_back};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -93,15 +93,14 @@ impl Admission {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = self.state();
-        let waiting = state.queue.iter().filter(|entry| entry.client == key).count();
+        // Behind a waiting build of its client it would have to wait, too.
+        if !limits.let_wait(state.queue.iter().filter(|entry| entry.client == key).count()) {
+            return Err(NoPlace::Waiting(limits.waiting));
+        }
         state.tickets += 1;
         let ticket = state.tickets;
         state.queue.push(Entry { ticket, client: key, limits, bytes });
         self.admit(&mut state);
-        // The limit applies only to builds that must wait.
-        if !limits.let_wait(waiting) && state.queue.pop_if(|last| last.ticket == ticket).is_some() {
-            return Err(NoPlace::Waiting(limits.waiting));
-        }
         drop(state);
         Ok(Place { admission: self.clone(), ticket, bytes })
     }
@@ -179,17 +178,13 @@ impl Admission {
 
 impl State {
     /// The queue in the order in which builds are admitted.
-    fn fair_order(&self) -> Vec<&Entry> {
-        fair_order(&self.queue, |entry| entry.client.clone(), |client| self.share(client).builds)
+    fn fair_order(&self) -> Vec<Turn<'_, Entry>> {
+        let asks = |entry: &Entry| Asks { client: entry.client.clone(), limits: entry.limits, memory: entry.bytes };
+        fair_order(&self.queue, asks, |client| self.share(client))
     }
 
     fn share(&self, client: &str) -> Share {
         self.running.get(client).copied().unwrap_or_default()
-    }
-
-    /// Whether the client's own limits keep the build waiting.
-    fn is_held_back(&self, entry: &Entry) -> bool {
-        entry.limits.hold_back(self.share(&entry.client), entry.bytes)
     }
 
     fn take_admitted(&mut self, ticket: Ticket) -> Option<Entry> {
@@ -199,7 +194,7 @@ impl State {
 
     /// The build that is admitted next.
     fn next(&self) -> Option<&Entry> {
-        self.fair_order().into_iter().find(|entry| !self.is_held_back(entry))
+        self.fair_order().into_iter().find(|turn| !turn.held_back).map(|turn| turn.build)
     }
 }
 
@@ -235,9 +230,9 @@ impl Place {
     fn waits(&self, state: &State) -> Waits {
         let Admission { limit, max_builds, .. } = *self.admission;
         let order = state.fair_order();
-        let before = order.iter().position(|entry| entry.ticket == self.ticket).unwrap_or(order.len());
+        let before = order.iter().position(|turn| turn.build.ticket == self.ticket).unwrap_or(order.len());
         let reason = match order.get(before) {
-            Some(entry) if state.is_held_back(entry) => held_back(&entry.client),
+            Some(turn) if turn.held_back => held_back(&turn.build.client),
             _ if max_builds > 0 && state.builds >= max_builds => {
                 format!("the limit of {max_builds} builds at a time is reached")
             }
@@ -306,34 +301,38 @@ mod tests {
         let enter = |bytes| admission.enter(bytes, &client("a", limits));
         assert_eq!(enter(51).unwrap_err(), NoPlace::BeyondClient(Never { needed: 51, limit: 50 }));
         let first = enter(30).unwrap().take().unwrap();
-        let (second, third) = (enter(30).unwrap(), enter(10).unwrap());
-        let fourth = enter(1).unwrap();
+        let second = enter(10).unwrap().take().unwrap();
+        let (third, fourth) = (enter(1).unwrap(), enter(30).unwrap());
         assert_eq!(enter(1).unwrap_err(), NoPlace::Waiting(2));
-        assert!(second.take().is_err(), "beyond the client's memory");
-        assert_eq!(second.take().unwrap_err().reason, "a has reached its limit of builds or memory");
+        assert!(third.take().is_err(), "a third build at a time");
+        drop(second);
         let third = third.take().unwrap();
-        assert!(fourth.take().is_err(), "a third build at a time");
-        drop(fourth);
+        assert_eq!(fourth.take().unwrap_err().reason, "a has reached its limit of builds or memory");
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
-        assert_eq!(first.resize(41).unwrap_err(), Full { missing: 11, free: 0 });
+        assert_eq!(first.resize(40).unwrap_err(), Full { missing: 10, free: 9 });
         drop((other, third));
         assert_eq!(first.resize(51).unwrap_err(), Full { missing: 21, free: 20 });
         drop(first);
-        assert!(second.take().is_ok());
+        assert!(fourth.take().is_ok());
         assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
     }
 
     #[test]
-    fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
+    fn small_builds_do_not_keep_their_client_s_large_one_waiting() {
         let admission = Admission::new(100, 0);
-        let limits = Limits { waiting: 1, memory: 50, ..Limits::default() };
+        let limits = Limits { waiting: 2, memory: 50, ..Limits::default() };
         let enter = |bytes| admission.enter(bytes, &client("a", limits));
-        let _first = enter(30).unwrap().take().unwrap();
-        let second = enter(30).unwrap();
+        let first = enter(30).unwrap().take().unwrap();
+        let second = enter(40).unwrap();
         assert!(second.take().is_err(), "beyond the client's memory");
-        let _third = enter(10).unwrap().take().unwrap();
-        assert_eq!(enter(20).unwrap_err(), NoPlace::Waiting(1));
-        assert_eq!(admission.standing().queued, 1);
+        let third = enter(10).unwrap();
+        assert!(third.take().is_err(), "after the one that came before");
+        drop(admission.enter(50, &client("b", limits)).unwrap().take().expect("others pass"));
+        assert_eq!(enter(1).unwrap_err(), NoPlace::Waiting(2));
+        drop(first);
+        let _second = second.take().unwrap();
+        let _third = third.take().unwrap();
+        assert_eq!(admission.standing().queued, 0);
     }
 
     #[test]

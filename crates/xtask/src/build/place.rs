@@ -43,7 +43,7 @@ impl Place {
         if let Some(commit) = commit {
             build.env("LANTERN_INDEX_COMMIT", commit);
         }
-        step::command("compiling lantern-index", "It needs a C++ compiler: `cargo xtask setup`.", &mut build)?;
+        step::command("compiling lantern-index", "It needs a C++ compiler (Debian: g++).", &mut build)?;
         Ok(self.target.join("release/lantern-index"))
     }
 
@@ -52,7 +52,7 @@ impl Place {
         let mut build = self.cargo(Some(config))?;
         build.args(["build", "--locked", "--release"]).args(extension_arguments(config.major));
         let what = format!("compiling the library for PostgreSQL {}", config.major);
-        step::command(&what, "It needs libclang and PostgreSQL's headers: `cargo xtask setup`.", &mut build)?;
+        step::command(&what, &format!("It needs {}.", super::needs(config.major)), &mut build)?;
         Ok(self.target.join("release/liblantern_index.so"))
     }
 
