@@ -93,11 +93,14 @@ CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, e
 $$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
+-- From here on no name is looked up in the schema, where others may have made functions if the right to has ever been granted.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- No part of it waits for a lock: sizes and expressions come from index_state(). An index that is not valid is being built while another session
 -- holds the lock of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE
 -- take the same lock. last_idx_scan is there from PostgreSQL 16 on. Statistics that were reset, or lost in a crash, count the table's rows anew:
 -- reltuples has all of them. Of an index of a part of the rows, only the dead rows count that cannot lie outside it.
-CREATE VIEW indexes WITH (security_barrier) AS
+CREATE VIEW lantern_index.indexes WITH (security_barrier) AS
     SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, coalesce(quote_ident(f.attname), s.expression) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,
            s.m, s.ef_construction, s.external, i.indisvalid AND i.indisready AS valid, s.size,
@@ -116,7 +119,7 @@ CREATE VIEW indexes WITH (security_barrier) AS
     LEFT JOIN pg_stat_all_indexes u ON u.indexrelid = i.indexrelid
     LEFT JOIN pg_stat_all_tables t ON t.relid = i.indrelid
     LEFT JOIN pg_extension v ON v.extname = 'vector'
-    LEFT JOIN checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
+    LEFT JOIN lantern_index.checks k ON k.index = i.indexrelid AND k.filenode = c.relfilenode AND has_table_privilege(i.indrelid, 'SELECT')
     CROSS JOIN LATERAL (SELECT nullif(greatest(t.n_live_tup + t.n_dead_tup, h.reltuples::double precision), 0)) w (all_rows)
     CROSS JOIN LATERAL (SELECT t.n_dead_tup / w.all_rows) d (dead_share)
     CROSS JOIN LATERAL (
@@ -133,8 +136,8 @@ CREATE VIEW indexes WITH (security_barrier) AS
                   SELECT a.pid FROM pg_stat_activity a JOIN pg_stat_progress_vacuum p ON p.pid IN (a.pid, a.leader_pid)
                   UNION ALL SELECT pid FROM pg_stat_progress_analyze))
     ) b (building)
-    LEFT JOIN LATERAL index_state(
+    LEFT JOIN LATERAL lantern_index.index_state(
         i.indexrelid, u.idx_scan, greatest(0, d.dead_share - 1 + p.indexed) / p.indexed, k.advice, v.extversion
     ) s ON true;
-COMMENT ON VIEW indexes IS 'all hnsw indexes of the database, and one word of advice for each';
-GRANT SELECT ON indexes TO public;
+COMMENT ON VIEW lantern_index.indexes IS 'all hnsw indexes of the database, and one word of advice for each';
+GRANT SELECT ON lantern_index.indexes TO public;

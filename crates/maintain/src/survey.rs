@@ -68,9 +68,17 @@ pub(crate) async fn index(database: &Database, oid: u32) -> Result<Option<Index>
     Ok(select(database, &format!("WHERE i.indexrelid = {oid}")).await?.pop())
 }
 
+/// Whether the view is the extension's. Anybody who may create a schema can make a view of this name, whose functions would run with the
+/// rights of whoever reads it: the extension and its view belong to superusers, who alone can create them.
+const HAS_VIEW: &str = "SELECT EXISTS (
+    SELECT FROM pg_extension e
+    JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+    JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+    WHERE e.extname = 'lantern_index' AND c.oid = to_regclass('lantern_index.indexes')
+      AND (SELECT bool_and(r.rolsuper) FROM pg_roles r WHERE r.oid IN (e.extowner, c.relowner)))";
+
 async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Error> {
-    let has_view = "SELECT to_regclass('lantern_index.indexes') IS NOT NULL";
-    let (columns, view) = if database.value::<bool>(has_view).await? {
+    let (columns, view) = if database.value::<bool>(HAS_VIEW).await? {
         (
             "coalesce(v.size, 0), coalesce(v.dead_share, 0), coalesce(v.deleted_share, 0), v.advice, coalesce(v.reason, '')",
             "JOIN lantern_index.indexes v ON v.index_name = i.indexrelid",

@@ -143,7 +143,7 @@ impl Worker {
         match now.action {
             Action::Drop => self.statement(step, &format!("DROP INDEX CONCURRENTLY {}", now.index.index)).await,
             Action::Check => {
-                let sql = format!("SELECT lantern_index.check_and_remember({}::regclass)", now.index.oid);
+                let sql = check_and_remember(&format!("{}::regclass", now.index.oid));
                 match self.until_stopped(step, self.database.value::<String>(&sql)).await {
                     Err(_) if self.stop.is_cancelled() => Ok(Outcome::told_to_stop()),
                     Ok(found) if found.starts_with(REINDEX) => {
@@ -255,8 +255,7 @@ impl Worker {
     async fn check_again(&self, step: &Step, index: &Index) {
         let name = format!("'{}'::regclass", index.index.replace('\'', "''"));
         let remembered = async {
-            let check = format!("SELECT lantern_index.check_and_remember({name})");
-            let found: String = self.database.value(&check).await?;
+            let found: String = self.database.value(&check_and_remember(&name)).await?;
             let Some(why) = found.strip_prefix(REINDEX) else { return Ok(None) };
             let advice = format!("a rebuild did not help: {why}");
             let quoted = advice.replace('\'', "''");
@@ -424,4 +423,10 @@ impl Worker {
     fn failed(&self, error: &Error) -> Outcome {
         if self.stop.is_cancelled() { Outcome::told_to_stop() } else { Outcome::Failed(error.to_string()) }
     }
+}
+
+/// Checks an index, of which this expression has the type `regclass`. All arguments are given with their types, so that no other function
+/// of this name fits as well.
+fn check_and_remember(index: &str) -> String {
+    format!("SELECT lantern_index.check_and_remember({index}, 100, NULL::boolean)")
 }

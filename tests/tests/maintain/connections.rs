@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use harness::binary;
+use harness::{Session, binary, may_damage_indexes};
 use serde_json::Value;
 
 use crate::scene::{Scene, command, finished, wait_for_advice, worn};
@@ -47,8 +47,14 @@ fn a_database_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
     let scene = Scene::new();
     let mut session = scene.database("worn_out");
     worn(&mut session, "a", "a_worn", "WITH (external = true)");
-    let mut broken = scene.cluster.database("broken").unwrap();
-    broken.execute("CREATE SCHEMA lantern_index; CREATE VIEW lantern_index.indexes AS SELECT 1 AS one").unwrap();
+    scene
+        .database("broken")
+        .execute(
+            "ALTER EXTENSION lantern_index DROP VIEW lantern_index.indexes; DROP VIEW lantern_index.indexes; \
+             CREATE VIEW lantern_index.indexes AS SELECT 1 AS one; \
+             ALTER EXTENSION lantern_index ADD VIEW lantern_index.indexes",
+        )
+        .unwrap();
     drop(session);
     wait_for_advice(&scene, "worn_out", "a_worn", "rebuild");
     let numbers = scene.cluster.dir().join("maintain.prom");
@@ -65,6 +71,62 @@ fn a_database_that_cannot_be_looked_at_keeps_nobody_from_the_others() {
     assert!(numbers.contains("lantern_index_maintain_errors 1\n"), "{numbers}");
     assert!(numbers.contains("lantern_index_maintain_steps{outcome=\"done\"} 1\n"), "{numbers}");
     wait_for_advice(&scene, "worn_out", "a_worn", "unused");
+}
+
+/// Functions of a role without rights that would make it a superuser if a superuser called them.
+const PLANTED: [(&str, &str); 3] = [
+    ("lantern_index.told()", "text"),
+    ("lantern_index.check_and_remember(regclass)", "text"),
+    ("lantern_index.quote_ident(name)", "text"),
+];
+
+fn plant(session: &mut Session, (name, answer): (&str, &str)) {
+    let body = "BEGIN EXECUTE 'ALTER ROLE tenant SUPERUSER'; RETURN 'ok'; END";
+    session.execute(&format!("CREATE FUNCTION {name} RETURNS {answer} LANGUAGE plpgsql AS $${body}$$")).unwrap();
+}
+
+#[test]
+fn what_others_have_planted_is_not_called() {
+    let scene = Scene::new();
+    let is_superuser = |session: &mut Session| {
+        session.value::<String>("SELECT rolsuper FROM pg_roles WHERE rolname = 'tenant'").unwrap() == "t"
+    };
+    // A view of the extension's name, of an owner of a database without the extension.
+    let mut session = scene.cluster.database("planted").unwrap();
+    session
+        .execute(
+            "CREATE TABLE t (v vector(3)); CREATE INDEX t_v ON t USING hnsw (v vector_l2_ops); \
+             CREATE ROLE tenant; GRANT CREATE ON DATABASE planted TO tenant; SET ROLE tenant; CREATE SCHEMA lantern_index",
+        )
+        .unwrap();
+    plant(&mut session, PLANTED[0]);
+    session
+        .execute(
+            "CREATE VIEW lantern_index.indexes AS SELECT 'public.t_v'::regclass AS index_name, 0::bigint AS size, \
+             0::float8 AS dead_share, 0::float8 AS deleted_share, lantern_index.told() AS advice, ''::text AS reason; RESET ROLE",
+        )
+        .unwrap();
+    let (code, text) = scene.maintain("planted", &[]);
+    assert!(code == 0 && text.contains("CREATE EXTENSION lantern_index is missing here"), "{code} {text}");
+    assert!(!is_superuser(&mut session));
+    // Functions in the extension's schema, of a role that may create there.
+    let mut session = scene.cluster.database("granted").unwrap();
+    session
+        .execute("CREATE SCHEMA lantern_index; GRANT ALL ON SCHEMA lantern_index TO tenant; SET ROLE tenant")
+        .unwrap();
+    PLANTED[1..].iter().for_each(|planted| plant(&mut session, *planted));
+    session.execute("RESET ROLE; CREATE EXTENSION lantern_index").unwrap();
+    worn(&mut session, "a", "a_v", "");
+    for statement in ["REINDEX INDEX a_v", "VACUUM a", "DELETE FROM a WHERE id <= 410", "VACUUM a"] {
+        session.execute(statement).unwrap();
+    }
+    let suspected = may_damage_indexes(&mut session).unwrap();
+    wait_for_advice(&scene, "granted", "a_v", if suspected { "check" } else { "unused" });
+    let (code, text) = scene.maintain("granted", &["--rebuild"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(!is_superuser(&mut session));
+    let checked = session.value::<i64>("SELECT count(*) FROM lantern_index.checks").unwrap();
+    assert_eq!(checked, i64::from(suspected), "the extension's own function has checked it");
 }
 
 #[test]
