@@ -55,7 +55,9 @@ pub fn run(arguments: &Advise) -> Result<(), Failure> {
     }
     // The tolerance is for curves that end exactly at the target.
     if !advice.choices.iter().any(|choice| choice.recall + 1e-6 >= question.target) {
-        note("no index is expected to reach the target recall; those that come nearest are shown, with the highest ef_search");
+        note(
+            "no index is expected to reach the target recall; those that come nearest are shown, with the highest ef_search",
+        );
     }
     Ok(())
 }

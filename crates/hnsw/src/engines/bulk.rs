@@ -82,10 +82,10 @@ impl Engine for BulkEngine {
         // Comparing sparse values by two metrics costs more than insertion: then bulk must have the higher recall.
         let costly = space.measure.inverts() && augmentations.is_some();
         let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
-        let tried = if trial && !certain { trial::run(&setup, &taken.points())? } else { None };
+        let tried = if trial && !certain { trial::run(&setup, &taken.points(), trial::MOST)? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = first_graph(&setup, &taken)?;
-            return Completion { setup: &setup, space, trial }.run(draft, gathered, taken);
+            return Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken);
         }
         let coded = space.measure.tiles.and_then(|tiles| Some((tiles, tiles.codes?)));
         let elements = taken.heap_tids.elements();
@@ -107,7 +107,7 @@ impl Engine for BulkEngine {
             defect,
         };
         let (draft, gathered) = layers.build(&taken)?;
-        Completion { setup: &setup, space, trial }.run(draft, gathered, taken)
+        Completion { setup: &setup, space, trial: trial && tried.is_none() }.run(draft, gathered, taken)
     }
 }
 

@@ -8,7 +8,8 @@ use crate::input::TakenRows;
 use crate::random::Random;
 use crate::repair::across::Across;
 use crate::repair::guard::{self, Guard, Quality, Sample};
-use crate::repair::{duplicates, missed, navigate, reach};
+use crate::repair::navigate::{self, Navigation};
+use crate::repair::{duplicates, missed, reach};
 use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
@@ -28,6 +29,9 @@ const WORTH: f32 = 0.03;
 /// arbitrary groups; with few groups, the nearest of a large sample are of the element's own group.
 const DRAWN: [usize; 2] = [128, 1024];
 
+/// Navigation is left out if a trial of it on what the guard's probes miss mends less than this share of the loss.
+const MENDED: f32 = 0.1;
+
 /// Random streams for links across and for missed elements; the layers use lower numbers.
 const ACROSS: u64 = 1 << 32;
 const MISSED: u64 = ACROSS + 1;
@@ -45,7 +49,7 @@ pub(crate) struct Completion<'a> {
     pub(crate) setup: &'a Setup,
     /// The space by which neighbors are selected.
     pub(crate) space: Space<'a>,
-    /// Whether the graph may be built again by insertion if its searches get lost.
+    /// Whether insertion may be tried if the graph's searches get lost: it was not tried before.
     pub(crate) trial: bool,
 }
 
@@ -103,8 +107,8 @@ impl Completion<'_> {
     }
 
     /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
-    /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]). If searches still lose
-    /// more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a second graph, and the better one is used.
+    /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]), and a trial shows that it
+    /// mends some of the loss. If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -130,9 +134,17 @@ impl Completion<'_> {
         }
         // Navigation selects all neighbors again, and would drop most links across.
         let may_mend = navigate::may_mend(measured.quality.lost(), points.len());
-        if measured.remedy == Remedy::None && may_mend {
+        let navigation = Navigation::new(spec.ef_construction, self.space, pool, control);
+        let mends = || {
+            let mut tried = measured.draft.clone();
+            let missed = pool.run(|| sample.missed(&tried, control))?;
+            navigation.try_for(&mut tried, &points, &missed)?;
+            let gain = quality_of(&tried)?.low - measured.quality.low;
+            Ok::<_, BuildError>(gain >= MENDED * measured.quality.lost())
+        };
+        if measured.remedy == Remedy::None && may_mend && mends()? {
             let mut mended = measured.draft.clone();
-            navigate::improve(&mut mended, (&points, &order), spec.ef_construction, self.space, pool, control)?;
+            navigation.improve(&mut mended, (&points, &order))?;
             let quality = quality_of(&mended)?;
             if quality.finds_more_than(&measured.quality, 0.0) {
                 measured = Measured { quality, draft: mended, remedy: Remedy::Navigation };
@@ -142,7 +154,7 @@ impl Completion<'_> {
             && measured.quality.lost() > LITTLE
             && self.trial
             && points.len() >= MANY
-            && trial::run(self.setup, &points)?.is_some_and(|tried| tried.insertion_finds_more(LITTLE));
+            && trial::run(self.setup, &points, trial::FEWEST)?.is_some_and(|tried| tried.insertion_finds_more(CLEARLY));
         if inserts {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);

@@ -20,8 +20,8 @@ use crate::{BuildError, BuildSpec, Control, Engine, Finished, RowBatch};
 
 /// The sample has one of this many rows, at least `FEWEST` and at most `MOST`.
 const SHARE: usize = 16;
-const FEWEST: usize = 2000;
-const MOST: usize = 8000;
+pub(crate) const FEWEST: usize = 2000;
+pub(crate) const MOST: usize = 8000;
 /// Further rows, used as queries.
 const QUERIES: usize = 800;
 /// Sample and queries together have at most a `PART`th of all rows: their values are copied.
@@ -76,17 +76,17 @@ impl Found {
 }
 
 /// The number of queries, and of queries and rows of the sample together.
-fn counts(points: usize) -> (usize, usize) {
-    let wanted = (points / SHARE).clamp(FEWEST, MOST) + QUERIES;
+fn counts(points: usize, most: usize) -> (usize, usize) {
+    let wanted = (points / SHARE).clamp(FEWEST, most) + QUERIES;
     let count = wanted.min(points / PART);
     (count * QUERIES / wanted, count)
 }
 
-/// Builds and searches both graphs of a sample of `points`; `None` if there are too few points.
-pub(crate) fn run(setup: &Setup, points: &[u32]) -> Result<Option<Trial>, BuildError> {
+/// Builds and searches both graphs of a sample of `points`, at most `most` ([`FEWEST`] to [`MOST`]); `None` if there are too few points.
+pub(crate) fn run(setup: &Setup, points: &[u32], most: usize) -> Result<Option<Trial>, BuildError> {
     let Setup { spec, measure, pool, control, store, .. } = setup;
     let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
-    let (queries, count) = counts(points.len());
+    let (queries, count) = counts(points.len(), most);
     let drawn = random.shuffled_sample(count, points.len());
     let drawn: Vec<u32> = drawn.into_iter().map(|at| points[at as usize]).collect();
     let (queries, rows) = drawn.split_at(queries);
@@ -163,7 +163,7 @@ fn search_all(
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Trial, counts};
+    use super::{FEWEST, Found, MOST, Trial, counts};
 
     fn trial(insertion: ([f32; 3], usize), bulk: ([f32; 3], usize)) -> Trial {
         let found = |(recall, visited)| Found { recall, visited };
@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn a_trial_has_the_values_of_the_estimate() {
         for points in [0, 100, 11_200, 11_201, 32_000, 100_000, 127_999, 128_000, 10_000_000] {
-            let (queries, count) = counts(points);
+            let (queries, count) = counts(points, MOST);
+            assert!(counts(points, FEWEST).1 <= count);
             assert_eq!(count as u64, pages::sizes::in_trial(points as u64), "{points}");
             assert!(queries <= count / 3 && (queries == super::QUERIES || points < 11_200), "{points}: {queries}");
         }

@@ -5,7 +5,10 @@
 //! neighbor of that element is nearer (RobustPrune of Vamana, DiskANN, on the visited elements of a search).
 //!
 //! A search for each element of a large table would cost several times as much as its graph, so only some elements are searched for; their
-//! neighbors lie on the same paths. This pass runs only if the guard measures a loss.
+//! neighbors lie on the same paths. This pass runs only if the guard measures a loss, and if a trial mends a part of it: the elements that the
+//! guard's probes miss are searched for and linked alone. Lists too short for the data, or noise, lose as much, and gain nothing.
+
+use std::collections::HashMap;
 
 use distance::Candidate;
 
@@ -51,33 +54,13 @@ struct Scratch {
     query: Query,
 }
 
-/// The parameters that all layers share.
-struct Navigation<'a> {
-    /// `ef` of the searches.
-    ef: usize,
+/// Searches for elements, and gives them the visited elements as candidates.
+#[derive(Clone, Copy)]
+pub(crate) struct Navigation<'a> {
+    ef_construction: u16,
     space: Space<'a>,
     pool: &'a Pool,
     control: &'a Control,
-}
-
-/// Searches for some of the points, which are in ascending order, and selects the neighbors of all again, layer by layer from the top.
-/// `order` has the points' positions, near points adjacent.
-pub(crate) fn improve(
-    draft: &mut Draft,
-    (points, order): (&[u32], &[u32]),
-    ef_construction: u16,
-    space: Space<'_>,
-    pool: &Pool,
-    control: &Control,
-) -> Result<(), BuildError> {
-    let Some((_, top)) = draft.entry_point() else { return Ok(()) };
-    let navigation = Navigation { ef: EF.min(ef_construction.into()), space, pool, control };
-    for layer in (1..=top).rev() {
-        let points: Vec<u32> = points.iter().copied().filter(|&point| draft.level(point) >= layer).collect();
-        let order: Vec<u32> = (0..points.len() as u32).collect();
-        navigation.improve_layer(draft, layer, (&points, &order), 1)?;
-    }
-    navigation.improve_layer(draft, 0, (points, order), one_of(points.len(), ef_construction))
 }
 
 /// Whether navigation may raise the recall by as much as the guard takes for a loss. If few elements are searched for, the others profit
@@ -99,59 +82,47 @@ fn one_of_rows(points: usize) -> usize {
     affordable.map_or(FEWEST, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))
 }
 
-impl Navigation<'_> {
+impl<'a> Navigation<'a> {
+    pub(crate) fn new(ef_construction: u16, space: Space<'a>, pool: &'a Pool, control: &'a Control) -> Self {
+        Self { ef_construction, space, pool, control }
+    }
+
+    /// Searches for some of the points, which are in ascending order, and selects the neighbors of all again, layer by layer from the top.
+    /// `order` has the points' positions, near points adjacent.
+    pub(crate) fn improve(self, draft: &mut Draft, (points, order): (&[u32], &[u32])) -> Result<(), BuildError> {
+        let Some((_, top)) = draft.entry_point() else { return Ok(()) };
+        for layer in (1..=top).rev() {
+            let points: Vec<u32> = points.iter().copied().filter(|&point| draft.level(point) >= layer).collect();
+            let order: Vec<u32> = (0..points.len() as u32).collect();
+            self.improve_layer(draft, layer, (&points, &order), 1)?;
+        }
+        self.improve_layer(draft, 0, (points, order), one_of(points.len(), self.ef_construction))
+    }
+
     fn improve_layer(
-        &self,
+        self,
         draft: &mut Draft,
         layer: u8,
         (points, order): (&[u32], &[u32]),
         one_of: usize,
     ) -> Result<(), BuildError> {
-        let &Self { ef, space, pool, control } = self;
-        let Some((entry, top)) = draft.entry_point() else { return Ok(()) };
-        let width = draft.width(layer);
+        let Self { space, pool, control, .. } = self;
         // Progress is counted in elements, all of which are on layer 0. They choose twice.
         let counted = layer == 0;
         if counted {
             control.progress().expect_more(2 * points.len() as u64);
         }
-        let choosing = Choosing { points, order, width, name: "navigation", counted };
+        let choosing = Choosing { points, order, width: draft.width(layer), name: "navigation", counted };
         let before = &*draft;
-        let chosen =
-            choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
-                let point = points[at];
-                let known = before.neighbors(point, layer);
-                if place % one_of != 0 {
-                    list.clear();
-                    list.extend(known.iter().map(|&other| space.candidate(point, other)));
-                    return list.len();
-                }
-                let Scratch { searcher, expanded, candidates, selector, query } = scratch;
-                let space = space.trusted(point, known);
-                let mut distances = space.distances_from(query, point);
-                expanded.clear();
-                let mut from = vec![Candidate::new(distances.of(entry), entry)];
-                for upper in (layer + 1..=top).rev() {
-                    from = searcher.layer(before, &mut distances, |_| {}, &from, 1, upper);
-                }
-                candidates.clear();
-                candidates.extend(searcher.layer(
-                    before,
-                    &mut distances,
-                    |element| expanded.push(element),
-                    &from,
-                    ef,
-                    layer,
-                ));
-                let others = expanded.iter().chain(known);
-                candidates.extend(others.map(|&other| Candidate::new(distances.of(other), other)));
-                candidates.retain(|candidate| candidate.element() != point);
-                candidates.sort_unstable();
-                let kept = distinct(candidates, usize::MAX);
-                candidates.truncate(kept);
-                let wanted = width.min(points.len() - 1);
-                selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
-            })?;
+        let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, turn, list| {
+            if turn.place % one_of == 0 {
+                return self.choose_on_way(before, layer, choosing, turn, scratch, list);
+            }
+            let point = points[turn.at];
+            list.clear();
+            list.extend(before.neighbors(point, layer).iter().map(|&other| space.candidate(point, other)));
+            list.len()
+        })?;
         if layer == 0 {
             // Reverse-edge selection needs the memory, and reads only the layers above.
             draft.drop_layer0();
@@ -163,13 +134,98 @@ impl Navigation<'_> {
             if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }
+
+    /// Searches for these elements alone, in ascending order, and links them, at layer 0: a trial of what [`Navigation::improve`] does for
+    /// them. `points` are all elements that have neighbors, in ascending order.
+    pub(crate) fn try_for(self, draft: &mut Draft, points: &[u32], sought: &[u32]) -> Result<(), BuildError> {
+        let Self { space, pool, control, .. } = self;
+        let position = |element: u32| points.binary_search(&element).ok().map(|at| at as u32);
+        let order: Vec<u32> = sought.iter().filter_map(|&element| position(element)).collect();
+        let choosing =
+            Choosing { points, order: &order, width: draft.width(0), name: "navigation tried", counted: false };
+        let before = &*draft;
+        let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, turn, list| {
+            self.choose_on_way(before, 0, choosing, turn, scratch, list)
+        })?;
+        let mut choosers: HashMap<u32, Vec<Candidate>> = HashMap::new();
+        for place in 0..order.len() {
+            for near in chosen.list(place) {
+                let chooser = Candidate::new(near.distance(), choosing.at(place));
+                choosers.entry(near.element()).or_default().push(chooser);
+            }
+        }
+        let mut changed: Vec<u32> = choosers.keys().filter_map(|&element| position(element)).collect();
+        changed.extend(&order);
+        changed.sort_unstable();
+        changed.dedup();
+        let choosing = Choosing { order: &changed, ..choosing };
+        let again = choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { at, resolved, .. }, list| {
+            let (point, Scratch { candidates, selector, .. }) = (points[at], scratch);
+            candidates.clear();
+            match order.binary_search(&(at as u32)) {
+                Ok(place) => candidates.extend(chosen.list(place)),
+                Err(_) => candidates.extend(before.neighbors(point, 0).iter().map(|&it| space.candidate(point, it))),
+            }
+            candidates.extend(choosers.get(&point).into_iter().flatten());
+            keep_distinct(candidates);
+            selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
+        })?;
+        (0..changed.len()).for_each(|place| {
+            let list = again.list(place).map(|near| near.element());
+            draft.set(choosing.at(place), 0, list);
+        });
+        Ok(())
+    }
+
+    /// Searches for a point from the entry point, and chooses from the visited elements and the point's neighbors.
+    fn choose_on_way(
+        self,
+        before: &Draft,
+        layer: u8,
+        choosing: Choosing<'_>,
+        Turn { at, resolved, .. }: Turn,
+        scratch: &mut Scratch,
+        list: &mut Vec<Candidate>,
+    ) -> usize {
+        let Scratch { searcher, expanded, candidates, selector, query } = scratch;
+        let point = choosing.points[at];
+        let known = before.neighbors(point, layer);
+        let space = self.space.trusted(point, known);
+        let mut distances = space.distances_from(query, point);
+        expanded.clear();
+        candidates.clear();
+        if let Some((entry, top)) = before.entry_point() {
+            let mut from = vec![Candidate::new(distances.of(entry), entry)];
+            for upper in (layer + 1..=top).rev() {
+                from = searcher.layer(before, &mut distances, |_| {}, &from, 1, upper);
+            }
+            let ef = EF.min(self.ef_construction.into());
+            let expand = |element| expanded.push(element);
+            candidates.extend(searcher.layer(before, &mut distances, expand, &from, ef, layer));
+        }
+        let others = expanded.iter().chain(known);
+        candidates.extend(others.map(|&other| Candidate::new(distances.of(other), other)));
+        candidates.retain(|candidate| candidate.element() != point);
+        keep_distinct(candidates);
+        let wanted = choosing.width.min(choosing.points.len() - 1);
+        selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
+    }
+}
+
+fn keep_distinct(candidates: &mut Vec<Candidate>) {
+    candidates.sort_unstable();
+    let kept = distinct(candidates, usize::MAX);
+    candidates.truncate(kept);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{improve, may_mend, one_of};
+    use std::sync::Arc;
+
+    use super::{Navigation, may_mend, one_of};
     use crate::Control;
     use crate::draft::Draft;
+    use crate::input::ValueStore;
     use crate::testing::{euclidean, pool, reached, store};
 
     #[test]
@@ -185,14 +241,13 @@ mod tests {
         assert!(!may_mend(0.011, 200_000) && !may_mend(0.02, 500_000) && !may_mend(0.1, 1_000_000));
     }
 
-    #[test]
-    fn an_island_gets_links_from_and_to_the_way() {
-        // Two groups on a line, whose lists hold points of their own group. The entry point is in the first.
-        const GROUP: u32 = 20;
+    const GROUP: u32 = 20;
+
+    /// Two groups on a line, whose lists hold points of their own group. The entry point is in the first.
+    fn island() -> (Vec<u32>, Arc<ValueStore>, Draft) {
         let point = |at: u32| [(at / GROUP * 100) as f32 + (at % GROUP) as f32 * 0.1];
         let points: Vec<u32> = (0..2 * GROUP).collect();
         let store = store(&points.iter().map(|&at| point(at)).collect::<Vec<_>>());
-        let (space, control) = (euclidean::<1>(&store), Control::default());
         let mut levels = vec![0; points.len()];
         (levels[3], levels[10]) = (1, 1);
         let mut draft = Draft::new(4, levels);
@@ -203,7 +258,16 @@ mod tests {
         draft.set(3, 1, [10]);
         draft.set(10, 1, [3]);
         assert_eq!(reached(&draft, 3), GROUP as usize);
-        improve(&mut draft, (&points, &points), 64, space, &pool(), &control).unwrap();
+        (points, store, draft)
+    }
+
+    #[test]
+    fn an_island_gets_links_from_and_to_the_way() {
+        let (points, store, mut draft) = island();
+        let (space, control) = (euclidean::<1>(&store), Control::default());
+        let pool = pool();
+        let navigation = Navigation::new(64, space, &pool, &control);
+        navigation.improve(&mut draft, (&points, &points)).unwrap();
         assert_eq!(reached(&draft, 3), points.len());
         let (_, done, total) = control.progress().get();
         assert_eq!((done, total), (4 * u64::from(GROUP), 4 * u64::from(GROUP)));
@@ -211,5 +275,23 @@ mod tests {
         assert!(draft.neighbors(20, 0).contains(&19) && draft.neighbors(19, 0).contains(&20));
         assert_eq!([draft.neighbors(20, 0)[0], draft.neighbors(19, 0)[0]], [21, 18]);
         assert_eq!([draft.neighbors(3, 1), draft.neighbors(10, 1)], [[10], [3]]);
+    }
+
+    #[test]
+    fn a_trial_links_what_is_sought_and_changes_no_other_element() {
+        let (points, store, mut draft) = island();
+        let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
+        let before = draft.clone();
+        let navigation = Navigation::new(64, space, &pool, &control);
+        navigation.try_for(&mut draft, &points, &[GROUP]).unwrap();
+        assert_eq!(reached(&draft, 3), points.len());
+        assert!(draft.neighbors(GROUP, 0).contains(&19) && draft.neighbors(19, 0).contains(&GROUP));
+        let kept = points.iter().filter(|&&at| draft.neighbors(at, 0) == before.neighbors(at, 0)).count();
+        assert!(kept >= 2 * GROUP as usize - 1 - draft.width(0), "{kept}: it and those that it has chosen may change");
+        assert_eq!(draft.neighbors(10, 1), before.neighbors(10, 1));
+        assert_eq!(control.progress().get().2, 0, "it is no part of the build's progress");
+        let linked = draft.clone();
+        navigation.try_for(&mut draft, &points, &[]).unwrap();
+        assert!(points.iter().all(|&at| draft.neighbors(at, 0) == linked.neighbors(at, 0)), "nothing was sought");
     }
 }

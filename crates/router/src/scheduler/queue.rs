@@ -66,9 +66,7 @@ pub(super) struct Waiting {
 impl Scheduler {
     /// Waiting requests, in the order in which they are served, with the client whose own limits keep the request waiting, if they do.
     pub(crate) fn waiting(&self) -> Vec<(RequestId, Option<Arc<str>>)> {
-        let turn = |turn: Turn<'_, Waiting>| {
-            (turn.build.id, turn.held_back.then(|| turn.build.demand.client.key()))
-        };
+        let turn = |turn: Turn<'_, Waiting>| (turn.build.id, turn.held_back.then(|| turn.build.demand.client.key()));
         self.fair_order().into_iter().map(turn).collect()
     }
 
@@ -111,7 +109,8 @@ impl Scheduler {
         if limits.hold_back(Share::default(), demand.memory) {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
-        let waiting = self.queue.iter().filter(|waiting| waiting.id != request && waiting.demand.client.key() == client);
+        let waiting =
+            self.queue.iter().filter(|waiting| waiting.id != request && waiting.demand.client.key() == client);
         // The limit applies only to builds that must wait.
         let must_wait = || self.in_turn().1.contains(&request) || self.free_for(demand).is_none();
         (!limits.let_wait(waiting.count()) && must_wait()).then_some(Refusal::Waiting(limits.waiting))

@@ -155,6 +155,29 @@ impl<'a> Guard<'a> {
         Ok(Quality { recall, low, kinds, local, deviation: (variance.max(0.0) / all.max(1) as f32).sqrt() })
     }
 
+    /// Neighbors of probes that are lost on the way, in ascending order: a search from the true nearest element finds them, one from the entry
+    /// point does not, both with `EF_LOW`. Runs on the threads of the pool it is called from.
+    pub(crate) fn missed(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Vec<u32>, BuildError> {
+        let missed_by = |(searcher, query): &mut (Searcher, Query), at: usize| {
+            let (probe, exact) = (self.probes[at].as_slice(), &self.exact[at]);
+            let graph = &Without(graph, self.kinds[at].hidden());
+            self.measure.ask(query, probe);
+            let query = &*query;
+            let mut distance = |element| self.measure.distance_of(query, probe, self.store.value(element));
+            let found = searcher.search(graph, &mut distance, |_| {}, EF_LOW);
+            let near = searcher.layer(graph, &mut distance, |_| {}, exact.get(..1).unwrap_or_default(), EF_LOW, 0);
+            let found_by =
+                |found: &[Candidate], near: &Candidate| found.iter().any(|it| it.element() == near.element());
+            let lost = exact.iter().filter(|it| found_by(&near, it) && !found_by(&found, it));
+            Ok(lost.map(|near| near.element()).collect::<Vec<u32>>())
+        };
+        let probes = (0..self.probes.len()).into_par_iter();
+        let mut missed = control.section("neighbors that probes miss").map_init(probes, missed_by)?.concat();
+        missed.sort_unstable();
+        missed.dedup();
+        Ok(missed)
+    }
+
     /// The recall of three searches for the probe at a position: from the entry point with `EF_SEARCH`, which is 0 after the first
     /// [`PROBES_WIDE`] probes, and with `EF_LOW`; from the true nearest element with `EF_LOW`. `None` if no element is at a finite distance.
     fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> Option<[f32; 3]> {
@@ -228,6 +251,28 @@ mod tests {
             guard.quality(&draft, &control).unwrap()
         });
         assert!(quality.kinds.iter().all(|&recall| recall > 0.99), "{quality:?}");
+    }
+
+    #[test]
+    fn what_searches_from_the_entry_point_miss_is_known() {
+        const POINTS: u32 = 1200;
+        // Two groups on a line without a link between them; the entry point is in the first.
+        let points: Vec<u32> = (0..POINTS).collect();
+        let half = POINTS / 2;
+        let store = store(&points.iter().map(|&at| [(at + at / half * POINTS) as f32]).collect::<Vec<_>>());
+        let mut draft = Draft::new(16, points.iter().map(|&at| u8::from(at % half == 300)).collect());
+        for &at in &points {
+            let near = (1..=16).flat_map(|step| [at.wrapping_sub(step), at + step]);
+            draft.set(at, 0, near.filter(|&other| other < POINTS && other / half == at / half));
+        }
+        let (spec, control) = (BuildSpec::new(ValueType::Vector, Metric::L2, 1, 16, 64), Control::default());
+        let missed = pool().run(|| {
+            let guard = Guard::new(euclidean::<1>(&store), &spec, &points, &draft, Sample::Large, &control).unwrap();
+            guard.missed(&draft, &control).unwrap()
+        });
+        assert!(missed.len() > 100 && missed.is_sorted_by(|a, b| a < b), "{}", missed.len());
+        let of_first = missed.iter().filter(|&&element| element < half).count();
+        assert_eq!(of_first, 0, "all of the entry point's group is found");
     }
 
     #[test]
