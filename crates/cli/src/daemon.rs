@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Access, Activity, AdminSocket, DaemonError, Listening, Reload, Shutdown, Tls, Tokens};
 
 use crate::failure::Failure;
@@ -119,6 +120,7 @@ impl Daemon {
     /// Sets up logs and threads, and serves until a signal ends the daemon.
     pub fn run(&self, serve: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         service::init_telemetry(self.log_format == "json", &self.log_level).map_err(Failure::usage)?;
+        allow_all_files();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("io")
@@ -130,6 +132,13 @@ impl Daemon {
         runtime.shutdown_timeout(Duration::from_millis(100));
         result
     }
+}
+
+/// Raises the limit of open files to what the administrator allows: many systems set a lower one, 1024, for programs that use `select`.
+fn allow_all_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // It never fails to raise the limit up to the maximum.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Reloads the files of `access` and `more` at SIGHUP and when they change; warns of certificates that expire.

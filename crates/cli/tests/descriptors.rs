@@ -4,15 +4,13 @@ mod support;
 
 use std::fs;
 use std::net::TcpStream;
-use std::thread;
-use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, prlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use support::{Daemon, Rows, hello};
 use tempfile::TempDir;
 
 #[test]
-fn running_builds_go_on_and_others_wait() {
+fn running_builds_go_on_and_others_come_in() {
     let dir = TempDir::new().unwrap();
     let daemon = Daemon::start(&[], dir.path());
     let mut running = daemon.connect();
@@ -29,18 +27,27 @@ fn running_builds_go_on_and_others_wait() {
     running.end_of_rows(4000);
     assert_eq!(running.done(), 4000);
     drop(running);
-    // No further connection is accepted as long as the clients stay.
-    let late = thread::scope(|scope| {
-        let late = scope.spawn(|| daemon.connect().small_build());
-        thread::sleep(Duration::from_millis(300));
-        assert!(!late.is_finished());
-        drop(idle);
-        late.join()
-    });
-    late.unwrap();
+    // Clients that only connect make room.
+    daemon.connect().small_build();
+    daemon.wait_for_line(&["too many connections, and this one has not said what it wants"]);
+    drop(idle);
     daemon.settle();
     assert_eq!(daemon.metric("lantern_index_builds_total{outcome=\"succeeded\"}"), 2);
     // The failure is not logged at every attempt.
     let lines = daemon.log().matches("cannot accept a connection").count();
     assert!(lines < 100, "{lines} lines");
+}
+
+#[test]
+fn the_limit_is_what_the_administrator_allows() {
+    let dir = TempDir::new().unwrap();
+    let own = getrlimit(Resource::Nofile);
+    // The daemon inherits it.
+    setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..own }).unwrap();
+    let daemon = Daemon::start(&[], dir.path());
+    setrlimit(Resource::Nofile, own).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.child.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|at| files.split_whitespace().nth(at).unwrap());
+    assert_eq!(soft, hard);
 }

@@ -52,6 +52,8 @@ pub(crate) async fn wait(
     tick.reset();
     loop {
         tokio::select! {
+            // After a pause of the router, what has arrived meanwhile counts before the time that has passed.
+            biased;
             answer = request.answer() => return match answer {
                 Some(Ok(lease)) => Ok(lease),
                 Some(Err(refusal)) => Err(NoBuilder::Refused(refuse(&refusal))),

@@ -96,6 +96,8 @@ pub(crate) async fn admit(
     ClientMessage::Heartbeat.encode(&mut heartbeat);
     loop {
         tokio::select! {
+            // After a pause of the router, what has arrived meanwhile counts before the time that has passed.
+            biased;
             frame = builder.reader.next() => match frame {
                 Ok(Some(frame)) if matches!(frame.kind, kind::ACCEPT | kind::REFUSE | kind::ERROR) => {
                     return Ok(Admission::Decided(frame));

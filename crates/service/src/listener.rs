@@ -67,9 +67,11 @@ impl Door {
                     };
                     self.tasks.spawn(session.instrument(span));
                 }
-                // Usually file descriptors have run out. An immediate retry would keep a core busy.
+                // Usually file descriptors have run out: as with the limit, pending connections make room. An immediate retry would keep
+                // a core busy.
                 Err(error) => {
                     tracing::warn!(%error, retry_ms = back_off.as_millis(), "cannot accept a connection");
+                    let _ = self.pending.close_oldest();
                     sleep(back_off).await;
                     back_off = (back_off * 2).min(BACK_OFF_MOST);
                 }

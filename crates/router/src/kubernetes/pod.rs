@@ -81,6 +81,10 @@ impl PodBuilder {
                     State::Ended(why) => return format!("its pod {why}"),
                     State::Ready => (unready, busy) = (None, None),
                     State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
+                        if unready.is_none() {
+                            // Until its status port answers, it has the build that it was granted for.
+                            busy = self.show_building.borrow().then(Instant::now);
+                        }
                         if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
                             // Kubernetes calls all pods of a node unready whose kubelet is silent. Their builds may go on.
                             match health::builds(&self.facts.place).await {

@@ -131,6 +131,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 self.send(&BuilderMessage::Wait(Wait { position, reason })).await?;
             }
             tokio::select! {
+                // After a pause of the builder, what has arrived meanwhile counts before the time that has passed.
+                biased;
                 () = changed => {}
                 () = self.shared.drain.cancelled() => {}
                 () = queued.cancelled() => return Err(NotBegun::Ended(SessionError::Operator)),
