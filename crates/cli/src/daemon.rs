@@ -137,7 +137,7 @@ impl Daemon {
 /// Raises the limit of open files to what the administrator allows: many systems set a lower one, 1024, for programs that use `select`.
 fn allow_all_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // It never fails to raise the limit up to the maximum.
+    // A failure leaves the limit as it was.
     _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 

@@ -59,6 +59,7 @@ pub(crate) async fn wait(
                 Some(Err(refusal)) => Err(NoBuilder::Refused(refuse(&refusal))),
                 None => Err(NoBuilder::Shutdown),
             },
+            () = queued.cancelled() => return Err(NoBuilder::Operator),
             _ = tick.tick() => {
                 let waiting = request.waiting();
                 queued.place(waiting.position, memory);
@@ -69,7 +70,6 @@ pub(crate) async fn wait(
                 heard = Instant::now();
             }
             () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
-            () = queued.cancelled() => return Err(NoBuilder::Operator),
         }
     }
 }

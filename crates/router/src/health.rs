@@ -32,9 +32,16 @@ pub(crate) struct Builds {
     /// Ended builds by outcome, in the order of [`Outcome::ALL`]. Builds of clients without the right to use the builder, which a redirected
     /// client has, do not count.
     ended: [u64; Outcome::ALL.len()],
+    /// When the builder was started, in seconds since 1970; its numbers count from there. 0 from an older builder.
+    started: u64,
 }
 
 impl Builds {
+    /// Whether the builder was started again since `before`: the builds of then are lost.
+    pub(crate) fn restarted_since(&self, before: &Self) -> bool {
+        self.started != before.started
+    }
+
     /// The outcome of a build that has ended since `before`.
     pub(crate) fn ended_since(&self, before: &Self) -> Option<Outcome> {
         let more = |&at: &usize| self.ended[at] > before.ended[at];
@@ -68,7 +75,8 @@ pub(crate) async fn builds(place: &Place) -> io::Result<Builds> {
         all.saturating_sub(others)
     };
     let active = sum("build_active") + sum("queue_depth");
-    Ok(Builds { ready: sum("ready") > 0, active, ended: Outcome::ALL.map(ended) })
+    let started = sum("start_time_seconds");
+    Ok(Builds { ready: sum("ready") > 0, active, ended: Outcome::ALL.map(ended), started })
 }
 
 /// Polls a builder until `settled` holds for its numbers of builds; an error if it does not answer for as long as `patience`.

@@ -9,10 +9,10 @@ use protocol::{ErrorReport, Refuse, SqlState};
 /// The hint for clients that exceed their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
-/// Why a build of this client waits although a builder has room for it.
+/// Why a build waits that its client's limits hold back, or an earlier build of the client that they hold back.
 #[must_use]
 pub fn held_back(client: &str) -> String {
-    format!("{client} has reached its limit of builds or memory")
+    format!("{client} has reached its limit of builds or memory with its running and earlier builds")
 }
 
 /// A named client's limits; 0 means no limit.

@@ -1,10 +1,12 @@
 //! Accepts connections, limited in number and per second. Pending connections are closed to make room for others.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -70,8 +72,10 @@ impl Door {
                 // Usually file descriptors have run out: as with the limit, pending connections make room. An immediate retry would keep
                 // a core busy.
                 Err(error) => {
+                    if is_shortage(&error) && self.pending.close_oldest().is_ok() {
+                        back_off = BACK_OFF;
+                    }
                     tracing::warn!(%error, retry_ms = back_off.as_millis(), "cannot accept a connection");
-                    let _ = self.pending.close_oldest();
                     sleep(back_off).await;
                     back_off = (back_off * 2).min(BACK_OFF_MOST);
                 }
@@ -92,4 +96,10 @@ impl Door {
             }
         }
     }
+}
+
+/// Whether the process or the system lacks file descriptors, or memory for them.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortage = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| shortage.contains(&error))
 }

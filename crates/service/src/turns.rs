@@ -65,15 +65,15 @@ pub struct Asks {
 pub struct Turn<'a, B> {
     /// The build.
     pub build: &'a B,
-    /// Whether its client's limits let it wait.
+    /// Whether its client's limits make it wait.
     pub held_back: bool,
 }
 
 /// Orders a queue, whose order is that of arrival, by the number of the client's running and earlier waiting builds, fewest first. Builds
 /// with equal numbers keep their order. `running` are a client's running builds.
 ///
-/// A client's builds begin in the order of their arrival: each counts as running for the later ones, and all later ones wait for one that is
-/// held back. Otherwise small builds could keep a client's large one waiting for ever.
+/// Each build counts as running for the later ones of its client, and all of these wait for one that is held back. Otherwise small builds could
+/// keep a client's large one waiting for ever.
 pub fn fair_order<B>(queue: &[B], asks: impl Fn(&B) -> Asks, running: impl Fn(&str) -> Share) -> Vec<Turn<'_, B>> {
     let mut clients: HashMap<Arc<str>, (Share, bool)> = HashMap::new();
     let turned = queue.iter().map(|build| {

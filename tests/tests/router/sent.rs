@@ -200,6 +200,29 @@ fn a_builder_that_dies_in_the_middle_ends_the_statement() {
 }
 
 #[test]
+fn a_build_whose_listed_builder_starts_again_has_failed() {
+    let mut scene = scene("sent_again", &[]);
+    let first = Builder::start().unwrap();
+    let ports = [first.address(), first.status_address()].map(|address| address.port());
+    let (ca, place) = (first.certificate().display().to_string(), format!("127.0.0.1:{}/{}", ports[0], ports[1]));
+    let arguments = ["--mode", "redirect", "--builders", "static", "--builder", &place];
+    let checked = ["--builder-ca", &ca, "--builder-name", "localhost"];
+    let router = Builder::start_with(&BuilderOptions::router(&[&arguments[..], &checked].concat())).unwrap();
+    let session = scene.session.as_mut().unwrap();
+    router.attach(session).unwrap();
+    session.execute("SET hnsw.external_index_sslmode = 'require'").unwrap();
+    let building = build_slowly(&mut scene);
+    kill(first.pid().unwrap());
+    // As a service manager waits; builders tell the second of their start.
+    std::thread::sleep(Duration::from_millis(1100));
+    let _again = Builder::start_with(&BuilderOptions { ports, ..BuilderOptions::serve(&[]) }).unwrap();
+    let (_, result) = building.join().unwrap();
+    assert_eq!(result.unwrap_err().server().sqlstate, "08006");
+    router.expect_builds(1).unwrap();
+    assert_eq!(ended(&router, "failed"), 1.0, "and not cancelled, as if its client had not come");
+}
+
+#[test]
 fn builds_go_on_when_their_router_ends_and_not_when_it_dies() {
     for signal in [Signal::TERM, Signal::KILL] {
         let mut scene = scene(&format!("sent_router_{}", signal.as_raw()), &["--grace", "10m"]);

@@ -64,7 +64,8 @@ impl PodBuilder {
         let pod = Identity::of(pod);
         // Tickets name the pod by its uid, since names are reused.
         let facts = Facts { ticket_name: pod.uid.clone(), outdated, ..Facts::new(pod.name.clone(), place, memory) };
-        let (show_building, shown) = watch::channel(false);
+        // Until the pool says otherwise, it may have a build of an earlier router.
+        let (show_building, shown) = watch::channel(true);
         tokio::spawn(show(api.clone(), pod.clone(), shown));
         Some(Self { pod, facts, api, view, own, show_building })
     }
@@ -81,15 +82,11 @@ impl PodBuilder {
                     State::Ended(why) => return format!("its pod {why}"),
                     State::Ready => (unready, busy) = (None, None),
                     State::Waiting(why) | State::Hopeless(crate::spawner::SpawnError { text: why, .. }) => {
-                        if unready.is_none() {
-                            // Until its status port answers, it has the build that it was granted for.
-                            busy = self.show_building.borrow().then(Instant::now);
-                        }
                         if unready.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
                             // Kubernetes calls all pods of a node unready whose kubelet is silent. Their builds may go on.
                             match health::builds(&self.facts.place).await {
                                 Ok(builds) if builds.active > 0 => busy = Some(Instant::now()),
-                                Err(_) if busy.is_some_and(|busy| busy.elapsed() < health::LOST_BUSY) => {}
+                                Err(_) if self.may_build(busy.or(unready)) => {}
                                 _ => return format!("its pod {why}"),
                             }
                         }
@@ -100,6 +97,11 @@ impl PodBuilder {
                 return "the router is ending".to_owned();
             }
         }
+    }
+
+    /// Whether a build may go on in the pod, which was last seen `since` then with a build, or ready.
+    fn may_build(&self, since: Option<Instant>) -> bool {
+        *self.show_building.borrow() && since.is_some_and(|since| since.elapsed() < health::LOST_BUSY)
     }
 
     async fn leave(&self) {
@@ -158,12 +160,15 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
 
 /// Patches a pod; retries until the API server answers, and has no trouble of its own. Succeeds if the pod is gone.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
-    let mut forbidden = 0;
+    let (mut forbidden, mut warned) = (0, false);
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {
         if is_absent(&error) || is_taken(&error) {
             return;
         }
-        tracing::warn!(pod = name, %error, "cannot change the pod's labels");
+        // The server may be away for hours.
+        if !std::mem::replace(&mut warned, true) {
+            tracing::warn!(pod = name, %error, "cannot change the pod's labels; trying again");
+        }
         forbidden += u32::from(is_forbidden(&error));
         if forbidden > FORBIDDEN || is_final(&error) && !is_forbidden(&error) {
             return;

@@ -103,7 +103,7 @@ impl Scheduler {
         (next.collect(), held_back.into_iter().map(|turn| turn.build.id).collect())
     }
 
-    /// Why the last request of the queue, if it must wait, cannot; `None` if it can.
+    /// Why this request, the last of the queue, is refused; `None` if it may wait, or need not.
     pub(super) fn refusal(&self, request: RequestId, demand: &Demand) -> Option<Refusal> {
         let (client, limits) = (demand.client.key(), demand.client.limits);
         if limits.hold_back(Share::default(), demand.memory) {

@@ -307,7 +307,10 @@ mod tests {
         assert!(third.take().is_err(), "a third build at a time");
         drop(second);
         let third = third.take().unwrap();
-        assert_eq!(fourth.take().unwrap_err().reason, "a has reached its limit of builds or memory");
+        assert_eq!(
+            fourth.take().unwrap_err().reason,
+            "a has reached its limit of builds or memory with its running and earlier builds"
+        );
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
         assert_eq!(first.resize(40).unwrap_err(), Full { missing: 10, free: 9 });
         drop((other, third));
