@@ -3,7 +3,7 @@
 mod support;
 
 use distance::Elements;
-use hnsw::{BuildSpec, EngineKind, Metric, Searcher};
+use hnsw::{BuildSpec, EngineKind, Metric, Remedy, Searcher};
 use support::{Numbers, build, check, recall, spec};
 
 const ROWS: usize = 2000;
@@ -58,6 +58,22 @@ fn in_clusters(seed: u64, rows: usize, clusters: usize, dims: usize, apart: f32)
 #[test]
 fn clusters_far_apart_one_after_the_other() {
     expect(&in_clusters(12, ROWS, 50, 24, 16.0), Metric::L2, 0.98);
+}
+
+#[test]
+fn small_clusters_far_apart_are_navigated() {
+    let rows = in_clusters(17, 40_000, 1000, 24, 17.0);
+    let finished = build(EngineKind::Bulk, &BuildSpec { metric: Metric::L2, ..spec(24, 16) }, &rows).unwrap();
+    assert_eq!(finished.report.remedy, Remedy::Navigation, "{:?}", finished.report);
+}
+
+#[test]
+fn lists_that_are_too_short_for_the_data_are_not_navigated() {
+    // A tenth of the neighbors is lost on the way, since two links an element do not lead far.
+    let mut numbers = Numbers(18);
+    let rows: Vec<Vec<f32>> = (0..6000).map(|_| (0..16).map(|_| normal(&mut numbers)).collect()).collect();
+    let finished = build(EngineKind::Bulk, &spec(16, 2), &rows).unwrap();
+    assert!(finished.report.lost > 0.1 && finished.report.remedy != Remedy::Navigation, "{:?}", finished.report);
 }
 
 #[test]

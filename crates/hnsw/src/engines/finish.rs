@@ -14,7 +14,8 @@ use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
-/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower.
+/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower. Also by how much in a small
+/// sample for it to be tried: there insertion considers nearly all rows, and both graphs find nearly all.
 const CLEARLY: f32 = 0.015;
 
 /// If more recall than this is lost, groups of elements are islands, and links across are tried before navigation. If less is lost, links
@@ -108,7 +109,8 @@ impl Completion<'_> {
 
     /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
     /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]), and a trial shows that it
-    /// mends some of the loss. If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a second graph, and the better one is used.
+    /// mends some of the loss. If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a
+    /// second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);

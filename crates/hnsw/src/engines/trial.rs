@@ -18,7 +18,7 @@ use crate::search::Searcher;
 use crate::space::{Measure, Query};
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, RowBatch};
 
-/// The sample has one of this many rows, at least `FEWEST` and at most `MOST`.
+/// The sample has one of this many rows, at least `FEWEST` and at most as many as the caller wants.
 const SHARE: usize = 16;
 pub(crate) const FEWEST: usize = 2000;
 pub(crate) const MOST: usize = 8000;
