@@ -92,7 +92,9 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
              CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \
                   WHEN {} THEN 'building' \
                   ELSE 'invalid' END, \
-             'CREATE EXTENSION lantern_index is missing here'",
+             CASE WHEN EXISTS (SELECT FROM pg_extension WHERE extname = 'lantern_index') \
+                  THEN 'the extension lantern_index, or its view, does not belong to a superuser' \
+                  ELSE 'CREATE EXTENSION lantern_index is missing here' END",
                 taken("i.indrelid")
             ),
             "",

@@ -101,7 +101,10 @@ fn image(options: &DistOptions) -> Result<()> {
 fn releases(options: &DistOptions) -> Result<Vec<PgConfig>> {
     let named = options.postgres.pg_config.as_deref();
     let Some(own) = setup::tools(named)? else {
-        ensure!(!options.check, "no PostgreSQL found to check the packages with");
+        ensure!(
+            !options.check,
+            "no PostgreSQL found to check the packages with; on Debian `cargo xtask setup` installs one"
+        );
         println!("No PostgreSQL found: the library is not packed. `cargo xtask setup` installs what it needs.");
         return Ok(Vec::new());
     };

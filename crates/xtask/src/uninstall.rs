@@ -32,11 +32,12 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     let clusters = ["/etc/postgresql", "/var/lib/postgresql"].map(|dir| Path::new(dir).join(config.major.to_string()));
     let mut lines = Vec::new();
     let read = clusters.iter().try_for_each(|dir| preloads(dir, 2, &mut lines));
-    if read.is_err() && !apt::is_root() {
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    match read {
         // Debian lets only the server's account read its clusters.
-        return run_as_root(&config);
+        Err(error) if !apt::is_root() && error.downcast_ref().is_some_and(is_denied) => return run_as_root(&config),
+        read => read?,
     }
-    read?;
     ensure!(
         lines.is_empty(),
         "without the library, servers that preload it do not start. Remove lantern_index from these lines first:\n{}",
