@@ -66,6 +66,12 @@ fn errors_are_the_same() {
     let checked = diagnose(&mut session, "SELECT lantern_index.check('i')").unwrap();
     assert!(checked.starts_with("ZZ124 | never |  |  |  | a constraint |"), "{checked}");
     assert!(checked.contains("PL/pgSQL function picky(vector) line 1 at RAISE"), "{checked}");
+    // Errors of the query for advise().
+    let advised =
+        diagnose(&mut session, "SELECT * FROM lantern_index.advise('t', 'v', queries => 'SELECT picky(v) FROM t')")
+            .unwrap();
+    assert!(advised.starts_with("ZZ124 | never |  |  |  | a constraint |"), "{advised}");
+    assert!(advised.contains("PL/pgSQL function picky(vector) line 1 at RAISE"), "{advised}");
     // The session still works.
     assert_eq!(session.value::<u32>("SELECT count(*) FROM t").unwrap(), 8);
 }

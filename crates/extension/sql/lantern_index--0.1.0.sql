@@ -93,7 +93,7 @@ CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, e
 $$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
--- From here on no name is looked up in the schema, where others may have made functions if the right to has ever been granted.
+-- From here on no name is looked up in the schema: roles that were ever granted CREATE on it may have made functions there.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- No part of it waits for a lock: sizes and expressions come from index_state(). An index that is not valid is being built while another session

@@ -320,6 +320,24 @@ fn a_role_that_does_not_see_all_rows_is_told() {
 }
 
 #[test]
+fn a_builder_that_waits_for_a_slow_query_is_not_left_in_silence() {
+    let mut session = database("advise_slowly");
+    small(&mut session, 1500);
+    session
+        .execute(
+            "CREATE FUNCTION slow(id int) RETURNS boolean LANGUAGE plpgsql AS \
+                 $$ BEGIN IF id = 1400 THEN PERFORM pg_sleep(5); END IF; RETURN true; END $$; \
+             CREATE ROLE slow_advice; GRANT USAGE ON SCHEMA lantern_index TO slow_advice; GRANT SELECT ON t TO slow_advice; \
+             ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON t USING (slow(id))",
+        )
+        .unwrap();
+    let builder = Builder::start_with(&BuilderOptions::serve(&["--idle-timeout", "2s"])).unwrap();
+    builder.attach(&mut session).unwrap();
+    session.execute("SET ROLE slow_advice").unwrap();
+    assert!(!advise(&mut session, "'t', 'v', 'vector_l2_ops', 0.8").is_empty());
+}
+
+#[test]
 fn what_cannot_be_advised_on() {
     let mut session = database("advise_refused");
     small(&mut session, 1500);

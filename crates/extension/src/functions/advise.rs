@@ -15,6 +15,7 @@ use crate::engage::engage;
 use crate::failure::{Failure, News, information, or_raise, tell};
 use crate::options::IndexOptions;
 use crate::progress::{self, Phase, Shown};
+use crate::raised;
 use crate::rate_limit::RateLimit;
 use crate::scan;
 use crate::session::Session;
@@ -23,10 +24,17 @@ use crate::settings::{self, Settings};
 /// Range of `max_rows`.
 const ROWS: std::ops::RangeInclusive<i32> = 1000..=10_000_000;
 
-/// Empty where relation or column are NULL.
+raising_kept!(
+    /// The function that SQL calls: it raises the errors of the caller's query unchanged.
+    lantern_index_advise_wrapper,
+    pg_finfo_lantern_index_advise_wrapper,
+    lantern_index_advise_kept_wrapper
+);
+
+/// Empty if an error was kept, and where relation or column are NULL.
 #[pg_extern]
 #[allow(clippy::type_complexity, clippy::too_many_arguments)] // as SQL has them, column by column
-fn lantern_index_advise(
+fn lantern_index_advise_kept(
     relation: Option<pg_sys::Oid>,
     column_name: Option<&CStr>,
     opclass: Option<&str>,
@@ -50,9 +58,13 @@ fn lantern_index_advise(
     ),
 > {
     let (Some(relation), Some(column_name)) = (relation, column_name) else { return TableIterator::new(None) };
-    let wanted = or_raise(Wanted::new(opclass, target_recall, k, queries, max_rows));
-    // SAFETY: called with an oid and a name, in a transaction with a snapshot.
-    let (names, advice) = or_raise(unsafe { advise(relation, column_name, &wanted) });
+    let advice = raised::until_raised(|| {
+        let wanted = or_raise(Wanted::new(opclass, target_recall, k, queries, max_rows));
+        // SAFETY: called with an oid and a name, in a transaction with a snapshot.
+        let (names, advice) = or_raise(unsafe { advise(relation, column_name, &wanted) });
+        (wanted, names, advice)
+    });
+    let Some((wanted, names, advice)) = advice else { return TableIterator::new(None) };
     let rows = advice.choices.into_iter().map(move |choice| {
         let texts = choices::texts(&names, &choice, wanted.k);
         (

@@ -25,26 +25,12 @@ const WORTH_A_BUILDER: u32 = 1024;
 /// A row of the result.
 type Row = (i64, i64, i64, i64, i64, i64, i64, Option<f64>, String, String);
 
-/// The function that SQL calls: it raises the errors of an index's expressions unchanged.
-///
-/// # Safety
-/// For PostgreSQL only.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lantern_index_check_wrapper(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: the call is handed on as it is, and there is nothing to drop here.
-    unsafe {
-        let answer = lantern_index_check_kept_wrapper(call);
-        raised::raise_kept();
-        answer
-    }
-}
-
-/// PostgreSQL's `PG_FUNCTION_INFO_V1`.
-#[unsafe(no_mangle)]
-pub extern "C" fn pg_finfo_lantern_index_check_wrapper() -> &'static pg_sys::Pg_finfo_record {
-    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &V1
-}
+raising_kept!(
+    /// The function that SQL calls: it raises the errors of an index's expressions unchanged.
+    lantern_index_check_wrapper,
+    pg_finfo_lantern_index_check_wrapper,
+    lantern_index_check_kept_wrapper
+);
 
 /// Empty if an error was kept, and where index or sample are NULL.
 #[pg_extern]

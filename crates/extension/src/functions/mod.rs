@@ -8,6 +8,33 @@
 //! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`advice`] judges |
 //! | [`state`] | what do a few pages say of this index? for the view of all indexes |
 
+/// Defines a function that SQL calls, with PostgreSQL's `PG_FUNCTION_INFO_V1`: it calls pgrx's wrapper of another function, and raises the error
+/// that this has kept ([`raised`](crate::raised)).
+macro_rules! raising_kept {
+    ($(#[$doc:meta])* $function:ident, $info:ident, $kept:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// For PostgreSQL only.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $function(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+            // SAFETY: the call is handed on as it is, and there is nothing to drop here.
+            unsafe {
+                let answer = $kept(call);
+                $crate::raised::raise_kept();
+                answer
+            }
+        }
+
+        /// PostgreSQL's `PG_FUNCTION_INFO_V1`.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $info() -> &'static pg_sys::Pg_finfo_record {
+            const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+            &V1
+        }
+    };
+}
+
 mod advice;
 mod advise;
 mod check;

@@ -1,6 +1,7 @@
 //! Sends values that queries return to the builder.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int, c_long};
+use std::sync::mpsc::{self, TryRecvError, TrySendError};
 
 use bytes::BytesMut;
 use pgrx::prelude::*;
@@ -10,15 +11,22 @@ use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
 use super::choices::Names;
 use super::statistics::Statistics;
 use crate::column::Column;
+use crate::connection_thread;
 use crate::failure::Failure;
+use crate::link::Link;
 use crate::progress;
+use crate::raised;
 use crate::rate_limit::RateLimit;
 use crate::session::Session;
+use crate::wait;
 
 /// Rows per fetch from the cursor.
 const FETCH: i64 = 200;
 /// Rows per block in made-up TIDs: the protocol wants a TID for every row.
 const PER_BLOCK: u64 = 200;
+
+/// Batches between the backend and its thread.
+const BATCHES: usize = 4;
 
 /// Values in their wire encoding.
 #[derive(Default)]
@@ -71,12 +79,6 @@ impl Batch {
         }
         Ok(())
     }
-
-    fn clear(&mut self) {
-        self.tids.clear();
-        self.lengths.clear();
-        self.values.clear();
-    }
 }
 
 /// The values that a query returns.
@@ -95,7 +97,8 @@ pub(super) unsafe fn queries(column: &Column, sql: &str) -> Result<Batch, Failur
     Ok(batch)
 }
 
-/// Sends the values of a query, at most `most`. Returns how many there were.
+/// Sends the values of a query, at most `most`. Returns how many there were. A thread sends them, and heartbeats while the query runs: the first
+/// value may lie at the end of a large table.
 ///
 /// # Safety
 /// As for [`queries`].
@@ -106,25 +109,61 @@ pub(super) unsafe fn send(
     session: &mut Session,
     rate_limit: &mut RateLimit,
 ) -> Result<u64, Failure> {
-    let (mut batch, mut sent) = (Batch::default(), 0);
-    // SAFETY: as promised by the caller.
-    unsafe {
-        for_each(sql, |value| {
-            if sent + batch.rows() >= most {
-                return Ok(());
+    let (full, filled) = mpsc::sync_channel(BATCHES);
+    let read = |link: &Link| {
+        let hand_over = |mut batch| loop {
+            batch = match full.try_send(batch) {
+                Ok(()) => break link.wake_thread(),
+                Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => batch,
+            };
+            if link.is_over() {
+                break;
             }
-            batch.push(column, sent + batch.rows(), value)?;
-            if batch.values.len() >= TUPLES_BATCH_BYTES {
-                batch.send(session, rate_limit)?;
-                sent += batch.rows();
-                batch.clear();
-                progress::tuples(sent, 0);
+            link.wait();
+        };
+        let (mut batch, mut sent) = (Batch::default(), 0);
+        // SAFETY: as promised by the caller.
+        let read = unsafe {
+            for_each(sql, |value| {
+                if sent + batch.rows() >= most || link.is_over() {
+                    return Ok(());
+                }
+                batch.push(column, sent + batch.rows(), value)?;
+                if batch.values.len() >= TUPLES_BATCH_BYTES {
+                    sent += batch.rows();
+                    hand_over(std::mem::take(&mut batch));
+                    progress::tuples(sent, 0);
+                }
+                Ok(())
+            })
+        };
+        let all = read.map(|()| {
+            sent += batch.rows();
+            hand_over(batch);
+            sent
+        });
+        // The thread ends after the last batch.
+        drop(full);
+        link.wake_thread();
+        Ok(all)
+    };
+    let (sent, ()) = connection_thread::beside(
+        session,
+        wait::TICK,
+        move |session, link| loop {
+            match filled.try_recv() {
+                Ok(batch) => {
+                    let batch: Batch = batch;
+                    link.wake_backend();
+                    batch.send(session, rate_limit)?;
+                }
+                Err(TryRecvError::Empty) => session.idle()?,
+                Err(TryRecvError::Disconnected) => return Ok(()),
             }
-            Ok(())
-        })?;
-    }
-    batch.send(session, rate_limit)?;
-    Ok(sent + batch.rows())
+        },
+        read,
+    )?;
+    sent
 }
 
 /// Estimates the number of the table's rows with a value. `density`: rows per block at the last ANALYZE, if there was one.
@@ -151,6 +190,23 @@ pub(super) unsafe fn rows(
     }
 }
 
+unsafe extern "C-unwind" {
+    /// PostgreSQL's own, not guarded other than those of `pg_sys`: errors of the query are raised in them.
+    #[link_name = "SPI_cursor_open_with_args"]
+    fn open(
+        name: *const c_char,
+        sql: *const c_char,
+        count: c_int,
+        types: *mut pg_sys::Oid,
+        values: *mut pg_sys::Datum,
+        nulls: *const c_char,
+        read_only: bool,
+        options: c_int,
+    ) -> pg_sys::Portal;
+    #[link_name = "SPI_cursor_fetch"]
+    fn fetch(portal: pg_sys::Portal, forward: bool, count: c_long);
+}
+
 /// Runs a read-only query as the caller of the function, and visits the first column of its rows unless that is NULL.
 ///
 /// # Safety
@@ -170,10 +226,10 @@ unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(),
         );
         let (name, types, values, nulls) =
             (std::ptr::null(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null());
-        let portal = pg_sys::SPI_cursor_open_with_args(name, sql.as_ptr(), 0, types, values, nulls, true, 0);
+        let portal = raised::keeping(|| open(name, sql.as_ptr(), 0, types, values, nulls, true, 0));
         let mut result = Ok(());
         while result.is_ok() {
-            pg_sys::SPI_cursor_fetch(portal, true, FETCH);
+            raised::keeping(|| fetch(portal, true, FETCH));
             let (table, count) = (pg_sys::SPI_tuptable, pg_sys::SPI_processed as usize);
             if count == 0 {
                 break;
