@@ -171,12 +171,9 @@ fn tile_of(
                 *right_shared += u64::from((word & right).count_ones());
             }
         }
-        let (mut hits, limit) = (0, input.row_limits[row]);
-        for (col, (shared, distance)) in shared.into_iter().zip(&mut tile.distances[row]).enumerate() {
-            // A string has fewer than 2^24 bits: these numbers are exact.
-            *distance = distance_of(input.row_terms[row] + input.col_terms[col], shared as i32 as f32);
-            hits |= u32::from(*distance < limit || *distance < input.col_limits[col]) << col;
-        }
-        tile.hits[row] = hits;
+        // A string has fewer than 2^24 bits: these numbers are exact.
+        tile.set_row(row, input, |col| {
+            distance_of(input.row_terms[row] + input.col_terms[col], shared[col] as i32 as f32)
+        });
     }
 }

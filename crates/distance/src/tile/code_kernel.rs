@@ -84,17 +84,13 @@ pub(super) fn tile_of(
     tile: &mut Tile,
 ) {
     let [left, right] = cols.map(|cols| multiply(rows, cols));
-    for (row, (left, right)) in left.iter().zip(&right).enumerate() {
-        let distances = &mut tile.distances[row];
+    for row in 0..ROWS {
         let factor = input.scale * rows.factors[row];
-        let mut hits = 0;
-        for (col, (&product, distance)) in left.iter().chain(right).zip(distances).enumerate() {
-            let product = product as f32 * cols[col / BLOCK].factors[col % BLOCK];
-            *distance = factor * product + input.col_terms[col] + input.row_terms[row];
-            let hit = *distance < input.row_limits[row] || *distance < input.col_limits[col];
-            hits |= u32::from(hit) << col;
-        }
-        tile.hits[row] = hits;
+        tile.set_row(row, input, |col| {
+            let (side, at) = (col / BLOCK, col % BLOCK);
+            let product = [&left, &right][side][row][at] as f32 * cols[side].factors[at];
+            factor * product + input.col_terms[col] + input.row_terms[row]
+        });
     }
 }
 

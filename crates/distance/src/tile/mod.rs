@@ -70,6 +70,17 @@ impl Tile {
         Self { distances: [[0.0; COLS]; ROWS], hits: [0; ROWS] }
     }
 
+    /// Stores the distance of a row from each column, and marks the hits.
+    #[inline(always)]
+    fn set_row(&mut self, row: usize, input: &TileInput<'_>, distance: impl Fn(usize) -> f32) {
+        let (mut hits, limit) = (0, input.row_limits[row]);
+        for (col, place) in self.distances[row].iter_mut().enumerate() {
+            *place = distance(col);
+            hits |= u32::from(*place < limit || *place < input.col_limits[col]) << col;
+        }
+        self.hits[row] = hits;
+    }
+
     /// Visits every hit: row, column and distance.
     #[inline]
     pub fn for_each_hit(&self, mut visit: impl FnMut(usize, usize, f32)) {
@@ -135,13 +146,6 @@ fn portable<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &Ti
         }
     }
     for (row, sums) in sums.iter().enumerate() {
-        let mut hits = 0;
-        for (col, sum) in sums.iter().enumerate() {
-            let distance = input.scale * sum + input.col_terms[col] + input.row_terms[row];
-            let hit = distance < input.row_limits[row] || distance < input.col_limits[col];
-            tile.distances[row][col] = distance;
-            hits |= u32::from(hit) << col;
-        }
-        tile.hits[row] = hits;
+        tile.set_row(row, input, |col| input.scale * sums[col] + input.col_terms[col] + input.row_terms[row]);
     }
 }

@@ -46,26 +46,32 @@ fn tile_512<const DIFFERENCES: bool>(rows: &[f32], cols: [&[f32]; 2], input: &Ti
             }
         }
         let scale = _mm512_set1_ps(input.scale);
-        for (at, sums) in sums.iter().enumerate() {
-            let row = first + at;
-            let row_term = _mm512_set1_ps(input.row_terms[row]);
-            let row_limit = _mm512_set1_ps(input.row_limits[row]);
-            let mut hits = 0;
-            for (half, sum) in sums.iter().enumerate() {
-                // SAFETY: terms, limits and distances have COLS values, of which BLOCK are used from each half's start.
-                unsafe {
-                    let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
-                    let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
-                    let distance = _mm512_add_ps(_mm512_fmadd_ps(*sum, scale, terms), row_term);
-                    let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
-                        | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
-                    hits |= u32::from(below) << (half * BLOCK);
-                    _mm512_storeu_ps(tile.distances[row].as_mut_ptr().add(half * BLOCK), distance);
-                }
-            }
-            tile.hits[row] = hits;
+        for (at, sums) in sums.into_iter().enumerate() {
+            finish_row(first + at, scale, sums, input, tile);
         }
     }
+}
+
+/// Turns the sums of a row into distances, by a factor and the terms, and marks the hits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn finish_row(row: usize, factor: __m512, sums: [__m512; 2], input: &TileInput<'_>, tile: &mut Tile) {
+    let row_term = _mm512_set1_ps(input.row_terms[row]);
+    let row_limit = _mm512_set1_ps(input.row_limits[row]);
+    let mut hits = 0;
+    for (half, sum) in sums.into_iter().enumerate() {
+        // SAFETY: terms, limits and distances have COLS values, of which BLOCK are used from each half's start.
+        unsafe {
+            let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
+            let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
+            let distance = _mm512_add_ps(_mm512_fmadd_ps(sum, factor, terms), row_term);
+            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
+                | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
+            hits |= u32::from(below) << (half * BLOCK);
+            _mm512_storeu_ps(tile.distances[row].as_mut_ptr().add(half * BLOCK), distance);
+        }
+    }
+    tile.hits[row] = hits;
 }
 
 #[target_feature(enable = "avx2,fma")]

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::code_kernel::{AllPairs, CodeKernel, CodeKernels};
 use super::codes::{CodeBlock, CodePanel, GROUP, Line};
-use super::{BLOCK, ROWS, Tile, TileInput};
+use super::{BLOCK, ROWS, Tile, TileInput, x64};
 use crate::Level;
 
 pub(super) fn vnni() -> CodeKernels {
@@ -73,25 +73,13 @@ pub(super) fn finish_row(
     input: &TileInput<'_>,
     tile: &mut Tile,
 ) {
+    let decoded = |half: usize| {
+        // SAFETY: factors have BLOCK values.
+        let factors = unsafe { _mm512_loadu_ps(cols[half].factors.as_ptr()) };
+        _mm512_mul_ps(_mm512_cvtepi32_ps(products[half]), factors)
+    };
     let factor = _mm512_set1_ps(input.scale * rows.factors[row]);
-    let row_term = _mm512_set1_ps(input.row_terms[row]);
-    let row_limit = _mm512_set1_ps(input.row_limits[row]);
-    let mut hits = 0;
-    for (half, product) in products.into_iter().enumerate() {
-        // SAFETY: factors have BLOCK values; terms, limits and distances COLS, of which BLOCK are used from each half's start.
-        unsafe {
-            let factors = _mm512_loadu_ps(cols[half].factors.as_ptr());
-            let terms = _mm512_loadu_ps(input.col_terms.as_ptr().add(half * BLOCK));
-            let limits = _mm512_loadu_ps(input.col_limits.as_ptr().add(half * BLOCK));
-            let product = _mm512_mul_ps(_mm512_cvtepi32_ps(product), factors);
-            let distance = _mm512_add_ps(_mm512_fmadd_ps(product, factor, terms), row_term);
-            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, row_limit)
-                | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(distance, limits);
-            hits |= u32::from(below) << (half * BLOCK);
-            _mm512_storeu_ps(tile.distances[row].as_mut_ptr().add(half * BLOCK), distance);
-        }
-    }
-    tile.hits[row] = hits;
+    x64::finish_row(row, factor, [decoded(0), decoded(1)], input, tile);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
