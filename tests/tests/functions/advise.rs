@@ -334,7 +334,37 @@ fn a_builder_that_waits_for_a_slow_query_is_not_left_in_silence() {
     let builder = Builder::start_with(&BuilderOptions::serve(&["--idle-timeout", "2s"])).unwrap();
     builder.attach(&mut session).unwrap();
     session.execute("SET ROLE slow_advice").unwrap();
-    assert!(!advise(&mut session, "'t', 'v', 'vector_l2_ops', 0.8").is_empty());
+    let advice = "'t', 'v', 'vector_l2_ops', 0.8";
+    assert!(!advise(&mut session, advice).is_empty());
+    // Neither a cancel nor a lost builder waits for the query.
+    let pid = session.pid();
+    let mut builder = builder;
+    for code in ["57014", "08006"] {
+        session = thread::scope(|scope| {
+            let asking = scope.spawn(move || {
+                let failed = failure(&mut session, &format!("SELECT * FROM lantern_index.advise({advice})"));
+                (failed.0, session)
+            });
+            wait_for("the builder to have the request", Duration::from_secs(60), || {
+                Ok((builder.metric("lantern_index_build_active")? == 1.0).then_some(()))
+            })
+            .unwrap();
+            match code {
+                "57014" => {
+                    let mut other = CLUSTER.session("advise_slowly").unwrap();
+                    other.execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+                }
+                _ => builder.kill(),
+            }
+            let (failed, session) = asking.join().unwrap();
+            assert_eq!(failed, code);
+            session
+        });
+        assert_eq!(session.value::<i32>("SELECT 1").unwrap(), 1);
+        if code == "57014" {
+            builder.expect_idle(Duration::from_secs(60)).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -125,7 +125,11 @@ pub(super) unsafe fn send(
         // SAFETY: as promised by the caller.
         let read = unsafe {
             for_each(sql, |value| {
-                if sent + batch.rows() >= most || link.is_over() {
+                if link.is_over() {
+                    // The thread's failure becomes the error.
+                    return Err(Failure::protocol("The connection has ended."));
+                }
+                if sent + batch.rows() >= most {
                     return Ok(());
                 }
                 batch.push(column, sent + batch.rows(), value)?;
@@ -191,7 +195,7 @@ pub(super) unsafe fn rows(
 }
 
 unsafe extern "C-unwind" {
-    /// PostgreSQL's own, not guarded other than those of `pg_sys`: errors of the query are raised in them.
+    /// PostgreSQL's own, unlike those of `pg_sys` not guarded: errors of the query are raised in them.
     #[link_name = "SPI_cursor_open_with_args"]
     fn open(
         name: *const c_char,

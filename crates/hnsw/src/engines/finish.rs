@@ -14,8 +14,8 @@ use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
-/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower. Also by how much in a small
-/// sample for it to be tried: there insertion considers nearly all rows, and both graphs find nearly all.
+/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower. In a small sample also
+/// the least lead with which insertion is tried: there it considers nearly all rows, and both graphs find nearly all.
 const CLEARLY: f32 = 0.015;
 
 /// If more recall than this is lost, groups of elements are islands, and links across are tried before navigation. If less is lost, links

@@ -165,13 +165,13 @@ async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
         if is_absent(&error) || is_taken(&error) {
             return;
         }
+        forbidden += u32::from(is_forbidden(&error));
+        if forbidden > FORBIDDEN || is_final(&error) && !is_forbidden(&error) {
+            return tracing::warn!(pod = name, %error, "cannot change the pod's labels");
+        }
         // The server may be away for hours.
         if !std::mem::replace(&mut warned, true) {
             tracing::warn!(pod = name, %error, "cannot change the pod's labels; trying again");
-        }
-        forbidden += u32::from(is_forbidden(&error));
-        if forbidden > FORBIDDEN || is_final(&error) && !is_forbidden(&error) {
-            return;
         }
         sleep(AGAIN).await;
     }

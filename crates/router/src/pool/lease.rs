@@ -11,9 +11,6 @@ use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Facts};
 use crate::stages::Stages;
 
-/// How long a builder that is gone for the pool may leave its status port without an answer until its build counts as lost.
-const ENDING: Duration = Duration::from_secs(5);
-
 /// A builder for one build. It returns to the pool on drop.
 pub(crate) struct Lease {
     pub(super) id: BuilderId,
@@ -50,22 +47,17 @@ impl Lease {
 
     /// Reserves the builder for a redirected client until its build ends, or until `patience` has passed without a build.
     pub(crate) async fn follow(self, before: Builds, patience: Duration) -> Followed {
-        let (until, place) = (Instant::now() + patience, &self.facts().place);
+        let until = Instant::now() + patience;
         let mut lost = self.lost.clone();
-        let settled = |now: Builds| {
+        let settled = health::wait_until(&self.facts().place, health::LOST_BUSY, |now| {
             let came = now.active > 0 || now.ended_since(&before).is_some();
             now.restarted_since(&before) || (came || Instant::now() >= until) && now.active == 0
-        };
+        });
         let after = tokio::select! {
-            after = health::wait_until(place, health::LOST_BUSY, settled) => Some(after),
+            after = settled => after.ok(),
             _ = lost.wait_for(Option::is_some) => None,
         };
-        let after = match after {
-            Some(after) => after,
-            // A pod that is being deleted finishes its build while it answers.
-            None => health::wait_until(place, ENDING, settled).await,
-        };
-        match after.ok().filter(|after| !after.restarted_since(&before)) {
+        match after.filter(|after| !after.restarted_since(&before)) {
             None => Followed::Lost,
             Some(after) => after.ended_since(&before).map_or(Followed::NeverCame, Followed::Ended),
         }

@@ -309,7 +309,7 @@ mod tests {
         let third = third.take().unwrap();
         assert_eq!(
             fourth.take().unwrap_err().reason,
-            "a has reached its limit of builds or memory with its running and earlier builds"
+            "a has reached its limit of builds or memory, counting running builds and those that wait before this one"
         );
         let other = admission.enter(60, &client("b", Limits::default())).unwrap().take().unwrap();
         assert_eq!(first.resize(40).unwrap_err(), Full { missing: 10, free: 9 });
