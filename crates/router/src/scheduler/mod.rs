@@ -86,12 +86,14 @@ impl Scheduler {
     pub(crate) fn ask(&mut self, demand: Demand) -> Result<RequestId, Refusal> {
         let id = self.next_request;
         self.next_request += 1;
-        self.queue.push(Waiting { id, demand: demand.clone(), starting_since: None });
-        if let Some(refusal) = self.refusal(id, &demand) {
-            self.leave(id);
-            return Err(refusal);
+        self.queue.push(Waiting { id, demand, starting_since: None });
+        match self.refusal() {
+            Some(refusal) => {
+                self.queue.pop();
+                Err(refusal)
+            }
+            None => Ok(id),
         }
-        Ok(id)
     }
 
     /// Withdraws a waiting request.
@@ -188,9 +190,13 @@ impl Scheduler {
             self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
         // Each makes room for one request.
         let mut going = self.count(Entry::is_going);
-        let (next, held_back) = self.in_turn();
-        held_back.into_iter().for_each(|request| self.wait_for_start_again(request));
-        for (request, demand) in next {
+        let turns =
+            self.fair_order().into_iter().map(|turn| (turn.build.id, turn.build.demand.clone(), turn.held_back));
+        for (request, demand, held_back) in turns.collect::<Vec<_>>() {
+            if held_back {
+                self.wait_for_start_again(request);
+                continue;
+            }
             if let Some(id) = self.free_for(&demand) {
                 self.set(id, State::Taken { client: demand.client.key(), memory: demand.memory });
                 self.leave(request);
@@ -256,9 +262,10 @@ impl Scheduler {
     }
 
     fn keep_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let next = self.fair_order().iter().filter(|turn| !turn.held_back).count();
         loop {
             let ready = self.others.ready + self.count(|entry| entry.is_idle() || entry.is_coming());
-            let spare = ready.saturating_sub(self.in_turn().0.len()) < self.rules.spare_builders;
+            let spare = ready.saturating_sub(next) < self.rules.spare_builders;
             let all = self.others.all + self.builders.len();
             let wanted = !self.draining && (all < self.rules.min_builders || spare);
             // Without a client that waits, no other router is to give up a builder.

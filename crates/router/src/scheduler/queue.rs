@@ -96,24 +96,18 @@ impl Scheduler {
         fair_order(&self.queue, asks, |client| self.share_of(client))
     }
 
-    /// Requests that their clients' limits do not hold back, in the order in which they are served; and the others.
-    pub(super) fn in_turn(&self) -> (Vec<(RequestId, Demand)>, Vec<RequestId>) {
-        let (held_back, next): (Vec<_>, Vec<_>) = self.fair_order().into_iter().partition(|turn| turn.held_back);
-        let next = next.into_iter().map(|turn| (turn.build.id, turn.build.demand.clone()));
-        (next.collect(), held_back.into_iter().map(|turn| turn.build.id).collect())
-    }
-
-    /// Why this request, the last of the queue, is refused; `None` if it may wait, or need not.
-    pub(super) fn refusal(&self, request: RequestId, demand: &Demand) -> Option<Refusal> {
+    /// Why the last request of the queue is refused; `None` if it may wait, or need not.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let (Waiting { id, demand, .. }, earlier) = self.queue.split_last()?;
         let (client, limits) = (demand.client.key(), demand.client.limits);
         if limits.hold_back(Share::default(), demand.memory) {
             return Some(Refusal::Beyond { needed: demand.memory, limit: limits.memory });
         }
-        let waiting =
-            self.queue.iter().filter(|waiting| waiting.id != request && waiting.demand.client.key() == client);
+        let waiting = earlier.iter().filter(|waiting| waiting.demand.client.key() == client).count();
         // The limit applies only to builds that must wait.
-        let must_wait = || self.in_turn().1.contains(&request) || self.free_for(demand).is_none();
-        (!limits.let_wait(waiting.count()) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
+        let is_held_back = || self.fair_order().iter().any(|turn| turn.build.id == *id && turn.held_back);
+        let must_wait = || is_held_back() || self.free_for(demand).is_none();
+        (!limits.let_wait(waiting) && must_wait()).then_some(Refusal::Waiting(limits.waiting))
     }
 
     /// The client with the memory limit of its build on builder `id`: the client's own, less the memory of its other running builds.
