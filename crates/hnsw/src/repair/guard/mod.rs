@@ -85,6 +85,16 @@ pub(crate) struct Guard<'a> {
     exact: Vec<Vec<Candidate>>,
 }
 
+/// What searches for a probe find, nearest first.
+struct Found {
+    /// From the entry point with `EF_SEARCH`, if wanted.
+    wide: Vec<Candidate>,
+    /// From the entry point with `EF_LOW`.
+    low: Vec<Candidate>,
+    /// From the true nearest element with `EF_LOW`.
+    local: Vec<Candidate>,
+}
+
 /// A graph without one element.
 struct Without<'a, L>(&'a L, Option<u32>);
 
@@ -158,17 +168,12 @@ impl<'a> Guard<'a> {
     /// Neighbors of probes that are lost on the way, in ascending order: a search from the true nearest element finds them, one from the entry
     /// point does not, both with `EF_LOW`. Runs on the threads of the pool it is called from.
     pub(crate) fn missed(&self, graph: &(impl Links + Sync), control: &Control) -> Result<Vec<u32>, BuildError> {
-        let missed_by = |(searcher, query): &mut (Searcher, Query), at: usize| {
-            let (probe, exact) = (self.probes[at].as_slice(), &self.exact[at]);
-            let graph = &Without(graph, self.kinds[at].hidden());
-            self.measure.ask(query, probe);
-            let query = &*query;
-            let mut distance = |element| self.measure.distance_of(query, probe, self.store.value(element));
-            let found = searcher.search(graph, &mut distance, |_| {}, EF_LOW);
-            let near = searcher.layer(graph, &mut distance, |_| {}, exact.get(..1).unwrap_or_default(), EF_LOW, 0);
-            let found_by =
-                |found: &[Candidate], near: &Candidate| found.iter().any(|it| it.element() == near.element());
-            let lost = exact.iter().filter(|it| found_by(&near, it) && !found_by(&found, it));
+        let missed_by = |scratch: &mut (Searcher, Query), at: usize| {
+            let found = self.find(graph, scratch, at, false);
+            let is_in = |found: &[Candidate], near: &Candidate| found.iter().any(|it| it.element() == near.element());
+            let lost = found.iter().flat_map(|Found { low, local, .. }| {
+                self.exact[at].iter().filter(|near| is_in(local, near) && !is_in(low, near))
+            });
             Ok(lost.map(|near| near.element()).collect::<Vec<u32>>())
         };
         let probes = (0..self.probes.len()).into_par_iter();
@@ -180,25 +185,38 @@ impl<'a> Guard<'a> {
 
     /// The recall of three searches for the probe at a position: from the entry point with `EF_SEARCH`, which is 0 after the first
     /// [`PROBES_WIDE`] probes, and with `EF_LOW`; from the true nearest element with `EF_LOW`. `None` if no element is at a finite distance.
-    fn search(&self, graph: &impl Links, (searcher, query): &mut (Searcher, Query), at: usize) -> Option<[f32; 3]> {
-        let (probe, exact, hidden) = (self.probes[at].as_slice(), &self.exact[at], self.kinds[at].hidden());
-        let graph = &Without(graph, hidden);
-        self.measure.ask(query, probe);
-        let query = &*query;
-        let mut distances = Loading {
-            distance: |element| self.measure.distance_of(query, probe, self.store.value(element)),
-            bytes: |element| self.store.value(element),
-        };
+    fn search(&self, graph: &impl Links, scratch: &mut (Searcher, Query), at: usize) -> Option<[f32; 3]> {
+        let (exact, hidden) = (&self.exact[at], self.kinds[at].hidden());
+        let Found { wide, low, local } = self.find(graph, scratch, at, at < PROBES_WIDE)?;
         let furthest = exact.last()?;
         let share = |found: &[Candidate]| {
             // A search may begin at the hidden element.
             let found = found.iter().filter(|near| Some(near.element()) != hidden).take(exact.len());
             found.filter(|near| near.distance() <= furthest.distance()).count() as f32 / exact.len() as f32
         };
-        let recall = if at < PROBES_WIDE { share(&searcher.search(graph, distances, |_| {}, EF_SEARCH)) } else { 0.0 };
-        let low = share(&searcher.search(graph, distances, |_| {}, EF_LOW));
-        let local = share(&searcher.layer(graph, &mut distances, |_| {}, &exact[..1], EF_LOW, 0));
-        Some([recall, low, local])
+        Some([share(&wide), share(&low), share(&local)])
+    }
+
+    /// Searches for the probe at a position. `None` if no element is at a finite distance.
+    fn find(
+        &self,
+        graph: &impl Links,
+        (searcher, query): &mut (Searcher, Query),
+        at: usize,
+        wide: bool,
+    ) -> Option<Found> {
+        let (probe, nearest) = (self.probes[at].as_slice(), self.exact[at].get(..1)?);
+        let graph = &Without(graph, self.kinds[at].hidden());
+        self.measure.ask(query, probe);
+        let query = &*query;
+        let mut distances = Loading {
+            distance: |element| self.measure.distance_of(query, probe, self.store.value(element)),
+            bytes: |element| self.store.value(element),
+        };
+        let wide = if wide { searcher.search(graph, distances, |_| {}, EF_SEARCH) } else { Vec::new() };
+        let low = searcher.search(graph, distances, |_| {}, EF_LOW);
+        let local = searcher.layer(graph, &mut distances, |_| {}, nearest, EF_LOW, 0);
+        Some(Found { wide, low, local })
     }
 }
 
