@@ -13,6 +13,17 @@ fn scene(database: &str, arguments: &[&str]) -> Scene {
     Scene::new(database, &[&["--mode", "redirect"], arguments].concat())
 }
 
+/// A router with one listed builder, whose ports for builds and status these are, and whose certificate it checks.
+fn router_of(builder: &Builder, ports: [u16; 2], arguments: &[&str]) -> Builder {
+    let (place, ca) = (format!("127.0.0.1:{}/{}", ports[0], ports[1]), builder.certificate().display().to_string());
+    let listed = ["--builders", "static", "--builder", &place, "--builder-ca", &ca, "--builder-name", "localhost"];
+    Builder::start_with(&BuilderOptions::router(&[&listed[..], arguments].concat())).unwrap()
+}
+
+fn ports(builder: &Builder) -> [u16; 2] {
+    [builder.address(), builder.status_address()].map(|address| address.port())
+}
+
 /// Starts a build that takes seconds, and returns when its builder gets rows.
 fn build_slowly(scene: &mut Scene) -> Building {
     scene.session.as_mut().unwrap().execute("SET hnsw.external_index_max_rate = '4MB'").unwrap();
@@ -88,14 +99,10 @@ fn the_certificate_is_checked_at_the_builder_too() {
     let files = Scratch::new("certificates", 0o755).unwrap();
     let [key, both] = ["key", "both.pem"].map(|name| files.path().join(name).display().to_string());
     std::fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
-    let ca = known.certificate().display().to_string();
     for builder in [&known, &stranger] {
         let port = builder.address().port();
-        let place = format!("127.0.0.1:{port}/{}", builder.status_address().port());
-        let mut arguments = vec!["--mode", "redirect", "--builders", "static", "--builder", &place];
         // The builders require no ticket, but a ticket that returns tells the router that the client did not reach its builder.
-        arguments.extend(["--builder-ca", &ca, "--builder-name", "localhost", "--ticket-key", &key]);
-        let router = Builder::start_with(&BuilderOptions::router(&arguments)).unwrap();
+        let router = router_of(&known, ports(builder), &["--mode", "redirect", "--ticket-key", &key]);
         let texts = [&router, &known].map(|daemon| std::fs::read_to_string(daemon.certificate()).unwrap());
         std::fs::write(&both, texts.concat()).unwrap();
         let session = scene.session.as_mut().unwrap();
@@ -129,18 +136,14 @@ fn a_listed_builder_takes_tickets_for_its_place() {
     std::fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
     // The name has the port, which is known once a builder has had it.
     let first = Builder::start().unwrap();
-    let ports = [first.address(), first.status_address()].map(|address| address.port());
+    let ports = ports(&first);
     drop(first);
     let [name, other] = [format!("127.0.0.1:{}", ports[0]), format!("localhost:{}", ports[0])];
     for (ticket_name, taken) in [(&name, true), (&other, false)] {
         let serve = BuilderOptions::serve(&["--ticket-key", &key, "--ticket-name", ticket_name]);
         let builder = Builder::start_with(&BuilderOptions { ports, ..serve }).unwrap();
-        let ca = builder.certificate().display().to_string();
         for mode in ["redirect", "relay"] {
-            let place = format!("{name}/{}", ports[1]);
-            let arguments = ["--mode", mode, "--builders", "static", "--builder", &place, "--ticket-key", &key];
-            let checked = ["--builder-ca", &ca, "--builder-name", "localhost"];
-            let router = Builder::start_with(&BuilderOptions::router(&[&arguments[..], &checked].concat())).unwrap();
+            let router = router_of(&builder, ports, &["--mode", mode, "--ticket-key", &key]);
             let session = scene.session.as_mut().unwrap();
             router.attach(session).unwrap();
             session.execute("SET hnsw.external_index_sslmode = 'require'").unwrap();
@@ -203,11 +206,8 @@ fn a_builder_that_dies_in_the_middle_ends_the_statement() {
 fn a_build_whose_listed_builder_starts_again_has_failed() {
     let mut scene = scene("sent_again", &[]);
     let first = Builder::start().unwrap();
-    let ports = [first.address(), first.status_address()].map(|address| address.port());
-    let (ca, place) = (first.certificate().display().to_string(), format!("127.0.0.1:{}/{}", ports[0], ports[1]));
-    let arguments = ["--mode", "redirect", "--builders", "static", "--builder", &place];
-    let checked = ["--builder-ca", &ca, "--builder-name", "localhost"];
-    let router = Builder::start_with(&BuilderOptions::router(&[&arguments[..], &checked].concat())).unwrap();
+    let ports = ports(&first);
+    let router = router_of(&first, ports, &["--mode", "redirect"]);
     let session = scene.session.as_mut().unwrap();
     router.attach(session).unwrap();
     session.execute("SET hnsw.external_index_sslmode = 'require'").unwrap();
