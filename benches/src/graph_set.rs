@@ -72,10 +72,9 @@ impl GraphSet {
         self.fill(hnsw::start_without(pass, self.spec.clone(), Arc::new(Pool::new(threads)?), Control::default())?)
     }
 
-    /// Builds a graph with the engine `bulk` and one thread, and records its tasks.
-    pub fn build_recorded(&self) -> Result<(Finished, Vec<Step>)> {
-        let pool = Arc::new(Pool::new(1)?);
-        let recorder = Arc::new(Recorder::default());
+    /// Builds a graph with the engine `bulk`, and records its tasks or sections.
+    pub fn build_recorded(&self, recorder: Recorder, threads: usize) -> Result<(Finished, Vec<Step>)> {
+        let (pool, recorder) = (Arc::new(Pool::new(threads)?), Arc::new(recorder));
         let control = Control::recorded(recorder.clone());
         let finished = self.fill(hnsw::start(EngineKind::Bulk, self.spec.clone(), pool, control)?)?;
         Ok((finished, recorder.take()))

@@ -33,7 +33,7 @@ impl Control {
     /// Attributes the serial work since the last section to `name`.
     pub(crate) fn ran(&self, name: &'static str) {
         if let Some(recorder) = self.recorder() {
-            recorder.state().lap(name);
+            recorder.ran(name);
         }
     }
 }
@@ -97,16 +97,16 @@ impl Section<'_> {
 
     fn record<R>(self, work: impl FnOnce() -> R) -> R {
         let Some(recorder) = self.control.recorder() else { return work() };
-        recorder.state().begin(self.name);
+        recorder.begin(self.name);
         let done = work();
-        recorder.state().end();
+        recorder.end();
         done
     }
 
     fn task<R>(self, work: impl FnOnce() -> Result<R, BuildError>) -> Result<R, BuildError> {
         self.control.check()?;
-        let Some(recorder) = self.control.recorder() else { return work() };
-        recorder.state().steps.push(Vec::new());
+        let Some(recorder) = self.control.recorder().filter(|recorder| recorder.tasks) else { return work() };
+        recorder.state().begin_task();
         let done = work();
         recorder.state().end_task();
         done
@@ -122,45 +122,97 @@ pub(crate) fn ranges(len: usize) -> impl IndexedParallelIterator<Item = Range<us
 /// A step of a recorded build.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Serial work: the section that it belongs to or prepares, and its CPU seconds.
+    /// Serial work: the section that it belongs to or prepares, and its seconds.
     Alone(&'static str, f64),
     /// Tasks that may run in parallel: the steps of each, in the order in which the one thread ran them.
     Section(Vec<Vec<Self>>),
 }
 
-/// Records the tasks of a build on a pool of one thread, where they run one by one. It reads the process's CPU clock, which other processes
-/// do not disturb; nothing else may run in this process.
+/// Records a build; nothing else may run in this process.
 #[derive(Debug)]
 pub struct Recorder {
+    /// Whether each task is recorded. Otherwise each outermost section is recorded as one task.
+    tasks: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// CPU seconds of the process when the last step ended.
+    /// What the seconds are measured by.
+    clock: ClockId,
+    /// The clock when the last step ended.
     last: f64,
-    /// Names of the open sections.
+    /// The number of open sections.
+    open: usize,
+    /// Names of the open sections that are recorded.
     names: Vec<&'static str>,
-    /// For each open section, its finished tasks.
+    /// For each of these, its finished tasks.
     tasks: Vec<Vec<Vec<Step>>>,
-    /// The steps of the build and, for each open section, of its running task.
+    /// The steps of the build and, for each of these sections, of its running task.
     steps: Vec<Vec<Step>>,
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
-        let state = State { last: cpu_seconds(), names: Vec::new(), tasks: Vec::new(), steps: vec![Vec::new()] };
-        Self { state: Mutex::new(state) }
-    }
-}
-
 impl Recorder {
+    /// For the tasks of a build on a pool of one thread, where they run one by one. It reads the process's CPU clock, which other processes
+    /// do not disturb.
+    #[must_use]
+    pub fn of_tasks() -> Self {
+        Self::new(true, ClockId::ProcessCPUTime)
+    }
+
+    /// For the outermost sections of a build on a pool of any size, by wall time.
+    #[must_use]
+    pub fn of_sections() -> Self {
+        Self::new(false, ClockId::Monotonic)
+    }
+
+    fn new(tasks: bool, clock: ClockId) -> Self {
+        let state = State {
+            clock,
+            last: seconds(clock),
+            open: 0,
+            names: Vec::new(),
+            tasks: Vec::new(),
+            steps: vec![Vec::new()],
+        };
+        Self { tasks, state: Mutex::new(state) }
+    }
+
     /// Takes the recorded steps; called after the build.
     #[must_use]
     pub fn take(&self) -> Vec<Step> {
         let mut state = self.state();
         state.lap("the end");
         state.steps.first_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn ran(&self, name: &'static str) {
+        let mut state = self.state();
+        if self.tasks || state.open == 0 {
+            state.lap(name);
+        }
+    }
+
+    fn begin(&self, name: &'static str) {
+        let mut state = self.state();
+        state.open += 1;
+        if self.tasks {
+            state.begin(name);
+        } else if state.open == 1 {
+            state.begin(name);
+            state.begin_task();
+        }
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.open -= 1;
+        if self.tasks {
+            state.end();
+        } else if state.open == 0 {
+            state.end_task();
+            state.end();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,7 +224,7 @@ impl Recorder {
 impl State {
     /// Ends a serial step.
     fn lap(&mut self, name: &'static str) {
-        let now = cpu_seconds();
+        let now = seconds(self.clock);
         let seconds = now - std::mem::replace(&mut self.last, now);
         if let Some(steps) = self.steps.last_mut() {
             steps.push(Step::Alone(name, seconds));
@@ -184,6 +236,10 @@ impl State {
         self.lap(self.names.last().copied().unwrap_or(name));
         self.names.push(name);
         self.tasks.push(Vec::new());
+    }
+
+    fn begin_task(&mut self) {
+        self.steps.push(Vec::new());
     }
 
     fn end_task(&mut self) {
@@ -203,8 +259,8 @@ impl State {
     }
 }
 
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
@@ -214,11 +270,11 @@ mod tests {
 
     use super::{Recorder, Step, ranges};
     use crate::testing::pool;
-    use crate::{BuildError, Control};
+    use crate::{BuildError, Control, Pool};
 
     #[test]
     fn tasks_and_what_runs_between_them_are_noted() {
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(Recorder::of_tasks());
         let control = Control::recorded(recorder.clone());
         let sums = pool().run(|| {
             control.section("sums").map(ranges(150), |range| {
@@ -241,6 +297,28 @@ mod tests {
             };
             assert!(matches!(&inner[..], [task] if matches!(task[..], [Step::Alone("squares", _)])), "{inner:?}");
         }
+    }
+
+    #[test]
+    fn outermost_sections_are_noted_while_their_tasks_run_on_several_threads() {
+        let recorder = Arc::new(Recorder::of_sections());
+        let control = Control::recorded(recorder.clone());
+        let sums = Pool::new(4).unwrap().run(|| {
+            control.section("sums").map(ranges(1500), |range| {
+                control.section("squares").for_each(ranges(range.len()), |_| Ok(()))?;
+                control.ran("inside");
+                Ok(range.sum::<usize>())
+            })
+        });
+        control.ran("last");
+        assert_eq!(sums.unwrap().iter().sum::<usize>(), 1499 * 750);
+        let steps = recorder.take();
+        let [Step::Alone("sums", _), Step::Section(tasks), Step::Alone("last", _), Step::Alone("the end", _)] =
+            &steps[..]
+        else {
+            panic!("{steps:?}")
+        };
+        assert!(matches!(&tasks[..], [task] if matches!(task[..], [Step::Alone("sums", _)])), "{tasks:?}");
     }
 
     #[test]

@@ -387,7 +387,7 @@ fn the_same_seed_gives_the_same_graph_whatever_the_threads_and_recorded() {
         engine.finish().unwrap()
     };
     let one = build(1, Control::default());
-    let recorder = Arc::new(Recorder::default());
+    let recorder = Arc::new(Recorder::of_tasks());
     for other in [build(3, Control::default()), build(1, Control::recorded(recorder.clone()))] {
         assert_eq!(one.order, other.order);
         for element in one.graph.elements() {

@@ -8,7 +8,7 @@ use benches::{EFS, Searches};
 use clap::{Args, ValueEnum};
 use harness::hard::{FAMILIES, Family, drawn};
 use harness::{Builder, BuilderOptions, Cluster, PgConfig, Session, cost, cpu_seconds};
-use hnsw::EngineKind;
+use hnsw::{EngineKind, Recorder};
 
 use super::indexed;
 use super::options::Case;
@@ -77,7 +77,7 @@ pub fn run(arguments: &Hard) -> Result<()> {
         for &seed in &arguments.seeds {
             let set = HardSet::make(family, seed, arguments.rows, arguments.queries)?;
             if arguments.sections {
-                let (_, steps) = set.graph.build_recorded()?;
+                let (_, steps) = set.graph.build_recorded(Recorder::of_tasks(), 1)?;
                 println!("{:26} {seed} {}", family.name, costliest_sections(&steps));
             }
             if let Some(stage) = &mut stage {

@@ -1,13 +1,12 @@
 //! Scaling with threads: builds of the graph alone, measured with few threads, and computed for many from recorded tasks.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use benches::{GraphSet, Makespan};
 use clap::Args;
 use harness::{PgConfig, cores, step};
-use hnsw::{EngineKind, Step};
+use hnsw::{Recorder, Step};
 
 use super::contest::{alternate, median};
 use super::flags;
@@ -53,7 +52,7 @@ pub fn run(arguments: &Scaling) -> Result<()> {
         let set = Set::find(name, &arguments.set)?;
         results.heading(&format!("{}, {case}", set.title()));
         if arguments.rounds > 0 {
-            results.table("Measured, graph only", &arguments.measure(&set)?);
+            arguments.measure(&set, &mut results)?;
         }
         if !arguments.simulate.is_empty() {
             arguments.simulated(&set, &mut results)?;
@@ -65,7 +64,7 @@ pub fn run(arguments: &Scaling) -> Result<()> {
 
 impl Scaling {
     /// Measures the graph of the set with fewer threads, and graphs of parts of the set.
-    fn measure(&self, set: &Set) -> Result<Table> {
+    fn measure(&self, set: &Set, results: &mut Results) -> Result<()> {
         let mut threads: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores()).collect();
         threads.push(cores());
         let fits = |part: &usize| set.base.rows() / part >= 1000 || *part == 1;
@@ -75,28 +74,44 @@ impl Scaling {
         let mut contestants: Vec<(usize, usize)> = threads.iter().map(|&threads| (whole, threads)).collect();
         contestants.extend((0..whole).map(|part| (part, cores())));
         let rounds = alternate(self.rounds, &contestants, |_, &(part, threads)| {
-            let begun = Instant::now();
-            parts[part].build(EngineKind::Bulk, threads)?;
-            Ok(begun.elapsed().as_secs_f64())
+            let (_, steps) = parts[part].build_recorded(Recorder::of_sections(), threads)?;
+            Ok(Sections::of(after_intake(&steps).1))
         })?;
+        let medians: Vec<Sections> = rounds.iter().map(|rounds| Sections::median(rounds)).collect();
         let mut table = Table::new(["", "threads", "seconds", "µs per row", "times faster than 1 thread"]);
-        let medians: Vec<f64> =
-            rounds.iter().map(|rounds| median(rounds.iter().copied()).unwrap_or_default()).collect();
-        for (&(part, threads), &seconds) in contestants.iter().zip(&medians) {
-            let rows = parts[part].rows();
-            let faster = if part == whole { format!("{:.2}", medians[0] / seconds) } else { String::new() };
+        let one = medians[0].work();
+        for (&(part, threads), sections) in contestants.iter().zip(&medians) {
+            let (rows, seconds) = (parts[part].rows(), sections.work());
+            let faster = if part == whole { format!("{:.2}", one / seconds) } else { String::new() };
             let each = format!("{:.1}", 1e6 * seconds / rows as f64);
             table.row([format!("{rows} rows"), threads.to_string(), format!("{seconds:.3}"), each, faster]);
         }
-        Ok(table)
+        results.table("Measured, graph only, after the intake", &table);
+        let whole = &medians[..threads.len()];
+        // By how much longer the section takes with all cores than it would if it were divided among them.
+        let lost = |of: &[Section]| of[of.len() - 1].seconds - of[0].seconds / cores() as f64;
+        let of = |name: &&'static str| {
+            let by_threads = whole.iter().map(|sections| sections.0.get(name).copied().unwrap_or_default());
+            (*name, by_threads.collect::<Vec<Section>>())
+        };
+        let mut sections: Vec<_> = whole[0].0.keys().map(of).collect();
+        sections.sort_by(|a, b| lost(&b.1).total_cmp(&lost(&a.1)));
+        let head = ["section".to_owned()].into_iter().chain(threads.iter().map(|threads| format!("ms, {threads}")));
+        let mut table = Table::new(head.chain(["ms lost".to_owned(), "serial ms".to_owned()]));
+        for (name, of) in sections.iter().take(SHOWN) {
+            let last = [lost(of), of[of.len() - 1].serial];
+            let seconds = of.iter().map(|section| section.seconds).chain(last);
+            table.row([(*name).to_owned()].into_iter().chain(seconds.map(|seconds| format!("{:.1}", 1e3 * seconds))));
+        }
+        results.table("Sections that lose most with all cores, by wall time at each number of threads", &table);
+        Ok(())
     }
 
     fn simulated(&self, set: &Set, results: &mut Results) -> Result<()> {
         let set = self.graph_set(set, 1)?;
-        let (_, steps) = step::timed("a build by one thread, recorded", || set.build_recorded())?;
-        // Rows arrive before the build for which the client waits.
-        let intake = steps.iter().position(|step| matches!(step, Step::Alone("intake", _))).map_or(0, |at| at + 1);
-        let (intake, steps) = steps.split_at(intake);
+        let (_, steps) =
+            step::timed("a build by one thread, recorded", || set.build_recorded(Recorder::of_tasks(), 1))?;
+        let (intake, steps) = after_intake(&steps);
         let sections = Sections::of(steps);
         let work = sections.work();
         let serial = sections.0.values().map(|section| section.serial).sum::<f64>();
@@ -139,6 +154,11 @@ impl Scaling {
         let base = set.base.clone().truncated(set.base.rows() / part);
         GraphSet::of_vectors(&base, &set.queries, set.metric, self.m, self.ef_construction)
     }
+}
+
+/// The steps until the last row, and those after it, for which the client waits.
+fn after_intake(steps: &[Step]) -> (&[Step], &[Step]) {
+    steps.split_at(steps.iter().position(|step| matches!(step, Step::Alone("intake", _))).map_or(0, |at| at + 1))
 }
 
 /// The sections of a recorded build with their CPU milliseconds, the longest first, in one line.
@@ -186,6 +206,18 @@ impl Sections {
                 Step::Section(tasks) => tasks.iter().for_each(|task| self.add(task, false)),
             }
         }
+    }
+
+    /// The median of each section's seconds.
+    fn median(rounds: &[Self]) -> Self {
+        let mut sections = rounds.first().map(|first| first.0.clone()).unwrap_or_default();
+        for (name, section) in &mut sections {
+            let of = |seconds: fn(&Section) -> f64| {
+                median(rounds.iter().filter_map(|round| round.0.get(name)).map(seconds)).unwrap_or_default()
+            };
+            (section.seconds, section.serial) = (of(|section| section.seconds), of(|section| section.serial));
+        }
+        Self(sections)
     }
 
     fn work(&self) -> f64 {
