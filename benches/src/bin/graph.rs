@@ -1,4 +1,4 @@
-//! Builds a graph of a vector set and searches it. Prints seconds, CPU seconds, recall@10 and distances per query.
+//! Builds a graph of a vector set and searches it. Prints seconds, CPU seconds, recall@10, distances and pages per query.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -66,7 +66,8 @@ fn main() -> Result<()> {
     println!("the guard found {recall:.3}, lost {lost:.4}, remedy {}", remedy.name());
     let Searches { recall, visited } = set.search(&finished);
     for ((ef, recall), visited) in EFS.iter().zip(recall).zip(visited) {
-        println!("ef {ef} recall {:.5} distances {visited:.1} pages 0.0", recall[1]);
+        let pages = set.pages_read(&finished, *ef)?;
+        println!("ef {ef} recall {:.5} distances {visited:.1} pages {pages:.1}", recall[1]);
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! The order of the elements on pages.
 //!
 //! A search reads the pages of all neighbors of each element it expands. So a page is filled greedily with elements that link to each
-//! other: next comes the element with the most links from the page so far; a new page begins where the last one ended. Regions of near
-//! elements are filled in parallel.
+//! other: next comes the element with the most links from the page so far; a new page begins where the last one ended.
+//!
+//! Several fronts fill pages at the same time, each in its own surroundings. They work in rounds, and see only in the next round which
+//! elements others have taken; an element that two fronts take in one round goes to the first of them. So the order is the same for any
+//! number of threads.
 
-use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use graph::{ElementValues, Graph};
 use pgvector::PAGE_SPACE;
@@ -12,9 +15,10 @@ use rayon::prelude::*;
 
 use crate::{BuildError, Control};
 
-/// Elements per region, whose pages one task fills. Links between regions do not count: with regions of 32,768 elements a search reads 4 %
-/// more pages.
-pub(crate) const REGION: usize = 1 << 18;
+/// Elements per front: enough that few pages are filled where fronts meet, few enough that many threads have work.
+const FRONT: usize = 1 << 13;
+/// Elements that a front takes in a round, about: enough that a round takes longer than to begin it.
+const ROUND: usize = 128;
 
 /// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.
 const ELEMENT_HEAD: usize = 72 + 8 + 4;
@@ -27,112 +31,222 @@ pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> us
     PAGE_SPACE / (mean.next_multiple_of(8) + ELEMENT_HEAD)
 }
 
-/// All elements in page order. `near` has all elements, near ones adjacent; each of its regions fills pages of its own.
+/// All elements in page order. `near` has all elements, near ones adjacent.
 pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Control) -> Result<Vec<u32>, BuildError> {
-    let mut places = vec![0; graph.len()];
-    near.iter().zip(0..).for_each(|(&element, place)| places[element as usize] = place);
-    let mut order = vec![0; near.len()];
-    let regions = near.par_chunks(REGION).zip(order.par_chunks_mut(REGION)).enumerate();
-    control.section("page order").for_each(regions, |(at, (region, order))| {
-        let first = (at * REGION) as u32;
-        let pages = Pages {
-            graph,
-            places: &places,
-            first,
-            open: vec![true; region.len()],
-            links: vec![0; region.len()],
-            candidates: Vec::new(),
-        };
-        pages.fill(region, per_page, order, control)
-    })?;
-    Ok(order)
+    let per_page = per_page.max(1);
+    let mut fronts: Vec<Front<'_>> = near.chunks(FRONT).map(|own| Front::new(graph, own, per_page)).collect();
+    let mut placed = vec![false; graph.len()];
+    let mut running: Vec<&mut Front<'_>> = fronts.iter_mut().collect();
+    while !running.is_empty() {
+        control.section("page order").for_each(running.par_iter_mut(), |front| {
+            front.advance(&placed);
+            Ok(())
+        })?;
+        let taken: usize = running.iter_mut().map(|front| front.keep(&mut placed)).sum();
+        control.progress().add(taken as u64);
+        running.retain(|front| !front.ended);
+    }
+    // The last page of a front may not be full.
+    let whole = |front: &Front<'_>| front.order.len() - front.order.len() % per_page;
+    let pages = fronts.iter().flat_map(|front| &front.order[..whole(front)]);
+    let rest = fronts.iter().flat_map(|front| &front.order[whole(front)..]);
+    Ok(pages.chain(rest).copied().collect())
 }
 
-/// The pages of a region.
-struct Pages<'a> {
+/// Fills pages, beginning among its own elements.
+struct Front<'a> {
     graph: &'a Graph,
-    /// For each element, its place in `near`; the region starts at place `first`.
-    places: &'a [u32],
-    first: u32,
-    /// By place in the region: whether the element is still on no page.
-    open: Vec<bool>,
-    /// By place in the region: links to the element from the page being filled.
-    links: Vec<u16>,
-    /// Elements that the page being filled links to. Some may have got a page since.
-    candidates: Vec<u32>,
+    /// Elements that begin a page if no other is near the last page.
+    seeds: std::slice::Iter<'a, u32>,
+    per_page: usize,
+    /// The elements taken so far, in page order.
+    order: Vec<u32>,
+    /// How many of them other fronts know.
+    known: usize,
+    /// The elements taken in this round.
+    taken: Table,
+    /// Elements that the page being filled links to.
+    candidates: Candidates,
+    /// Whether there is nothing left to take.
+    ended: bool,
 }
 
-impl Pages<'_> {
-    fn fill(mut self, region: &[u32], per_page: usize, order: &mut [u32], control: &Control) -> Result<(), BuildError> {
-        let mut seeds = region.iter().copied();
-        for page in order.chunks_mut(per_page.max(1)) {
-            control.check()?;
-            for (at, slot) in page.iter_mut().enumerate() {
-                let best = if at == 0 { self.end_page() } else { self.best() };
-                let next = || seeds.by_ref().find(|&element| self.is_open(element));
-                let Some(element) = best.or_else(next) else { return Ok(()) };
-                self.place(element);
-                *slot = element;
-            }
-            control.progress().add(page.len() as u64);
+impl<'a> Front<'a> {
+    fn new(graph: &'a Graph, own: &'a [u32], per_page: usize) -> Self {
+        Self {
+            graph,
+            seeds: own.iter(),
+            per_page,
+            order: Vec::with_capacity(own.len() + per_page),
+            known: 0,
+            taken: Table::default(),
+            candidates: Candidates::default(),
+            ended: false,
         }
-        Ok(())
     }
 
-    /// An element's place in the region; beyond its end for elements of other regions.
-    fn place_of(&self, element: u32) -> usize {
-        self.places[element as usize].wrapping_sub(self.first) as usize
+    /// Takes elements for a round. `placed`: by element, whether a front has taken it in a round before.
+    fn advance(&mut self, placed: &[bool]) {
+        self.taken.clear();
+        // Other fronts may have got some of the last page's elements, and some of the candidates.
+        self.candidates.clear();
+        let page = self.order.len().saturating_sub(1) / self.per_page * self.per_page;
+        for at in page..self.order.len() {
+            self.link_from(self.order[at], placed);
+        }
+        let full = (self.order.len() + ROUND).next_multiple_of(self.per_page);
+        while self.order.len() < full {
+            let best = self.candidates.best();
+            if self.order.len().is_multiple_of(self.per_page) {
+                self.candidates.clear();
+            }
+            let Self { seeds, taken, .. } = self;
+            let next = || seeds.copied().find(|&element| !placed[element as usize] && !taken.has(element));
+            let Some(element) = best.or_else(next) else {
+                self.ended = true;
+                return;
+            };
+            self.order.push(element);
+            self.taken.add(element);
+            self.link_from(element, placed);
+        }
     }
 
-    fn is_open(&self, element: u32) -> bool {
-        self.open.get(self.place_of(element)).is_some_and(|&open| open)
-    }
-
-    fn place(&mut self, element: u32) {
-        let place = self.place_of(element);
-        self.open[place] = false;
+    /// Counts the links of an element of the page being filled.
+    fn link_from(&mut self, element: u32, placed: &[bool]) {
         for &neighbor in self.graph.neighbors(element, 0) {
-            let place = self.place_of(neighbor);
-            if self.open.get(place) == Some(&true) {
-                let links = &mut self.links[place];
-                if *links == 0 {
-                    self.candidates.push(neighbor);
-                }
-                *links = links.saturating_add(1);
+            if !placed[neighbor as usize] && !self.taken.has(neighbor) {
+                self.candidates.add(neighbor);
             }
         }
     }
 
-    /// The candidate with the most links, of several the one with the lowest number.
-    fn best(&mut self) -> Option<u32> {
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.retain(|&element| self.is_open(element));
-        let best = candidates.iter().copied().max_by_key(|&e| (self.links[self.place_of(e)], Reverse(e)));
-        self.candidates = candidates;
-        best
+    /// Ends the round: keeps the elements that no front before has taken, and returns their number.
+    fn keep(&mut self, placed: &mut [bool]) -> usize {
+        let mut kept = self.known;
+        for at in self.known..self.order.len() {
+            let element = self.order[at];
+            if !std::mem::replace(&mut placed[element as usize], true) {
+                self.order[kept] = element;
+                kept += 1;
+            }
+        }
+        let taken = kept - self.known;
+        self.order.truncate(kept);
+        self.known = kept;
+        taken
+    }
+}
+
+/// Elements that the page being filled links to.
+#[derive(Default)]
+struct Candidates {
+    elements: Table,
+    /// The links to each from the page; 0 once it is on the page.
+    links: Vec<u16>,
+    /// Candidates by the number of links, as places in `elements`. One that has got more links since counts in a later list only.
+    by_links: Vec<VecDeque<u32>>,
+}
+
+impl Candidates {
+    /// Counts a link to an element.
+    fn add(&mut self, element: u32) {
+        let at = self.elements.add(element);
+        if at == self.links.len() {
+            self.links.push(0);
+        }
+        self.links[at] += 1;
+        let links = usize::from(self.links[at]);
+        if links > self.by_links.len() {
+            self.by_links.push(VecDeque::new());
+        }
+        self.by_links[links - 1].push_back(at as u32);
     }
 
-    /// Clears the page; the best remaining candidate starts the next one.
-    fn end_page(&mut self) -> Option<u32> {
-        let best = self.best();
-        for element in std::mem::take(&mut self.candidates) {
-            let place = self.place_of(element);
-            self.links[place] = 0;
+    /// Takes the candidate with the most links, of several the first one that got them: it is nearer to where the page began.
+    fn best(&mut self) -> Option<u32> {
+        for links in (1..=self.by_links.len()).rev() {
+            while let Some(at) = self.by_links[links - 1].pop_front() {
+                if usize::from(self.links[at as usize]) == links {
+                    self.links[at as usize] = 0;
+                    return Some(self.elements.keys[at as usize]);
+                }
+            }
         }
-        best
+        None
+    }
+
+    fn clear(&mut self) {
+        self.elements.clear();
+        self.links.clear();
+        self.by_links.iter_mut().for_each(VecDeque::clear);
+    }
+}
+
+/// A small set of elements, in the order in which they were added.
+#[derive(Default)]
+struct Table {
+    keys: Vec<u32>,
+    /// A hash table with open addressing: places in `keys`, plus 1.
+    slots: Vec<u32>,
+}
+
+impl Table {
+    /// Adds an element, and returns its place.
+    fn add(&mut self, key: u32) -> usize {
+        if 2 * self.keys.len() >= self.slots.len() {
+            self.slots = vec![0; (2 * self.slots.len()).max(256)];
+            for at in 0..self.keys.len() {
+                let slot = self.slot(self.keys[at]);
+                self.slots[slot] = at as u32 + 1;
+            }
+        }
+        let slot = self.slot(key);
+        if self.slots[slot] == 0 {
+            self.keys.push(key);
+            self.slots[slot] = self.keys.len() as u32;
+        }
+        self.slots[slot] as usize - 1
+    }
+
+    fn has(&self, key: u32) -> bool {
+        !self.keys.is_empty() && self.slots[self.slot(key)] != 0
+    }
+
+    /// The slot of an element, or the empty one where it would be.
+    fn slot(&self, key: u32) -> usize {
+        // Multiplied by the golden ratio, consecutive numbers are spread over all slots.
+        let shift = u32::BITS - self.slots.len().trailing_zeros();
+        let mut slot = (key.wrapping_mul(0x9e37_79b9) >> shift) as usize;
+        while self.slots[slot] != 0 && self.keys[self.slots[slot] as usize - 1] != key {
+            slot = (slot + 1) % self.slots.len();
+        }
+        slot
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.slots.fill(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
+    use std::collections::HashMap;
 
-    use graph::{HeapTid, HeapTids};
+    use graph::{Graph, HeapTid, HeapTids};
 
-    use super::{REGION, by_page, elements_per_page};
-    use crate::Control;
+    use super::{Candidates, FRONT, by_page, elements_per_page};
     use crate::draft::Draft;
-    use crate::testing::{cube, store};
+    use crate::random::Random;
+    use crate::testing::{cube, pool, store};
+    use crate::{Control, Pool};
+
+    fn graph(draft: Draft) -> Graph {
+        let mut tids = HeapTids::with_capacity(draft.len(), draft.len());
+        (0..draft.len() as u32).for_each(|element| tids.push([HeapTid::new(element, 1)]));
+        draft.finish(tids, &Control::default()).unwrap()
+    }
 
     #[test]
     fn elements_that_link_to_each_other_share_a_page() {
@@ -141,9 +255,7 @@ mod tests {
         for element in 0..10u32 {
             draft.set(element, 0, (0..10).filter(|&other| other != element && other % 2 == element % 2));
         }
-        let mut tids = HeapTids::with_capacity(10, 10);
-        (0..10).for_each(|element| tids.push([HeapTid::new(element, 1)]));
-        let graph = draft.finish(tids, &Control::default()).unwrap();
+        let graph = graph(draft);
         let near: Vec<u32> = (0..10).collect();
         let mut order = by_page(&graph, &near, 5, &Control::default()).unwrap();
         assert!(order[..5].iter().all(|element| element % 2 == 0), "{order:?}");
@@ -153,24 +265,52 @@ mod tests {
         assert_eq!(elements_per_page(&graph, &*store(&cube::<100>(10, 1))), 16);
     }
 
+    /// A ring of several fronts, each of whose elements links to the two before and the two after it.
+    const RING: u32 = 5 * FRONT as u32 + 10;
+
+    fn ring() -> Graph {
+        let mut draft = Draft::new(2, vec![0; RING as usize]);
+        let others = |element: u32| [1, 2, RING - 1, RING - 2].map(|step| (element + step) % RING);
+        (0..RING).for_each(|element| draft.set(element, 0, others(element)));
+        graph(draft)
+    }
+
     #[test]
-    fn regions_have_their_own_pages() {
-        // A ring, of which three parts are regions.
-        const COUNT: u32 = 2 * REGION as u32 + 10;
-        let mut draft = Draft::new(2, vec![0; COUNT as usize]);
-        let others = |element: u32| [1, 2, COUNT - 1, COUNT - 2].map(|step| (element + step) % COUNT);
-        (0..COUNT).for_each(|element| draft.set(element, 0, others(element)));
-        let mut tids = HeapTids::with_capacity(COUNT as usize, COUNT as usize);
-        (0..COUNT).for_each(|element| tids.push([HeapTid::new(element, 1)]));
-        let graph = draft.finish(tids, &Control::default()).unwrap();
-        let near: Vec<u32> = (0..COUNT).rev().collect();
-        let order = by_page(&graph, &near, 8, &Control::default()).unwrap();
-        for (found, near) in order.chunks(REGION).zip(near.chunks(REGION)) {
-            let mut found = found.to_vec();
-            found.sort_unstable_by_key(|&element| Reverse(element));
-            assert_eq!(found, near);
-        }
+    fn pages_are_filled_at_several_places() {
+        let order = by_page(&ring(), &(0..RING).rev().collect::<Vec<_>>(), 8, &Control::default()).unwrap();
         let apart = order.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) > 2).count();
         assert!(apart < order.len() / 8, "{apart}");
+    }
+
+    #[test]
+    fn fronts_that_meet_take_each_element_once() {
+        let graph = ring();
+        let mut near: Vec<u32> = (0..RING).collect();
+        // All fronts begin anywhere, and meet all the time.
+        Random::new(3).shuffle(&mut near);
+        let order = |pool: &Pool| pool.run(|| by_page(&graph, &near, 8, &Control::default()).unwrap());
+        let (mut one, four) = (order(&pool()), order(&Pool::new(4).unwrap()));
+        assert_eq!(one, four);
+        one.sort_unstable();
+        assert_eq!(one, (0..RING).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn candidates_with_most_links_are_taken_first() {
+        let (mut candidates, mut links, mut random) = (Candidates::default(), HashMap::new(), Random::new(1));
+        for _ in 0..5000 {
+            let element = (random.below(40) * random.below(40)) as u32;
+            candidates.add(element);
+            *links.entry(element).or_insert(0) += 1;
+        }
+        let mut last = usize::MAX;
+        while let Some(element) = candidates.best() {
+            let links = links.remove(&element).unwrap();
+            assert!(links <= last);
+            last = links;
+        }
+        assert!(links.is_empty());
+        candidates.clear();
+        assert_eq!(candidates.best(), None);
     }
 }

@@ -12,7 +12,6 @@ use super::pivots::{self, Pivots};
 use super::plan::Plan;
 use super::refine;
 use crate::candidates::Candidates;
-use crate::order::REGION;
 use crate::random::Random;
 use crate::select::Far;
 use crate::space::Space;
@@ -31,6 +30,8 @@ const HUB_FACTOR: usize = 16;
 const FEW: usize = 64;
 /// Points with the same nearest pivot are sorted by this many further pivots.
 const OTHER_PIVOTS: usize = 2;
+/// Points per center: pivots near the same center are adjacent in the order of the points.
+const REGION: usize = 1 << 18;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
 
@@ -127,7 +128,7 @@ impl Partition<'_> {
     }
 
     /// For each element that is a pivot, its rank in an order in which near pivots are adjacent: they are grouped by the nearest of a few
-    /// of them, one per region of pages. `pivots` are positions.
+    /// of them. `pivots` are positions.
     fn ranks(&self, pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
         let regions = (self.points.len() / REGION).clamp(1, pivots.len());
         let centers = (0..regions).map(|region| self.points[pivots[region * pivots.len() / regions] as usize]);
