@@ -7,7 +7,7 @@ use crate::tasks::Section;
 use crate::{BuildError, Control};
 
 /// A graph while its lists are being completed.
-#[derive(Clone)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,
@@ -34,6 +34,20 @@ impl Draft {
         let top = levels.iter().max();
         let entry = levels.iter().position(|level| Some(level) == top).map(|at| at as u32);
         Self { m, levels, entry, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
+    }
+
+    /// The same graph. Runs on the threads of the pool it is called from: the lists of layer 0 are most of a build's memory by now.
+    pub(crate) fn copy(&self, control: &Control) -> Result<Self, BuildError> {
+        let layer0 = control.section("lists copied").fill(self.layer0.len(), |at| self.layer0[at])?;
+        let Self { m, entry, .. } = *self;
+        Ok(Self {
+            m,
+            levels: self.levels.clone(),
+            entry,
+            layer0,
+            upper_starts: self.upper_starts.clone(),
+            upper: self.upper.clone(),
+        })
     }
 
     pub(crate) fn len(&self) -> usize {

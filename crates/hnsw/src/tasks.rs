@@ -80,6 +80,16 @@ impl Section<'_> {
         self.record(|| items.map_init(S::default, |scratch, item| self.task(|| task(scratch, item))).collect())
     }
 
+    /// Runs two tasks, and returns the results of both.
+    pub(crate) fn join<A: Send, B: Send>(
+        self,
+        one: impl FnOnce() -> Result<A, BuildError> + Send,
+        other: impl FnOnce() -> Result<B, BuildError> + Send,
+    ) -> Result<(A, B), BuildError> {
+        let (one, other) = self.record(|| rayon::join(|| self.task(one), || self.task(other)));
+        Ok((one?, other?))
+    }
+
     /// A vector of length `len` with `item(at)` at each position.
     pub(crate) fn fill<T: Copy + Default + Send>(
         self,

@@ -39,9 +39,11 @@ impl Across {
         // By inner product the longest elements would be nearest to all others.
         let euclidean = space.euclidean();
         let space = euclidean.unwrap_or(space);
-        let mut nearest = vec![NO_NEIGHBOR; elements.len() * most];
+        // Zeroed memory is mapped when it is first written: here by the tasks, in parallel.
+        let mut nearest = vec![0; elements.len() * most];
         let groups = elements.par_chunks(drawn).zip(nearest.par_chunks_mut(drawn * most));
         control.section("elements across").for_each_init(groups, |leaf: &mut Leaf, (group, nearest)| {
+            nearest.fill(NO_NEIGHBOR);
             if group.len() < 2 {
                 return Ok(());
             }

@@ -127,10 +127,9 @@ impl<'a> Navigation<'a> {
             // Reverse-edge selection needs the memory, and reads only the layers above.
             draft.drop_layer0();
         }
-        let again = choose_again(&chosen, draft, layer, space, pool, control)?;
-        drop(chosen);
+        let (again, choosers) = choose_again(&chosen, draft, layer, space, pool, control)?;
         pool.run(|| {
-            let by_rule = again.place(draft, layer, control)?;
+            let by_rule = again.place((chosen, choosers), draft, layer, control)?;
             if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }

@@ -4,13 +4,18 @@
 //! no incoming link at all. (Insertion avoids this only because the first elements had no better neighbors than each other.) This pass
 //! replaces links that the diversity rule pruned and the refill put back.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::draft::Draft;
 use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control};
 use distance::Metric;
+
+/// How far ahead lists are loaded into the cache: their elements lie anywhere in memory.
+const AHEAD: usize = 4;
+/// Neighbors whose lists are loaded ahead; an element seldom needs links from more.
+const HOSTS: usize = 8;
 
 /// Gives elements of low in-degree links from their own neighbors, in place of refilled links to elements of high in-degree. Visits
 /// `points` in `order`. `chosen` has, for each point, how many neighbors the diversity rule chose: these come first in the list, and stay.
@@ -31,26 +36,37 @@ pub(crate) fn spread_links(
     }
     let enough = (draft.m() * 3 / 4).max(2) as u32;
     let counts: Vec<AtomicU32> = (0..draft.len()).map(|_| AtomicU32::new(0)).collect();
-    control.section("in-degrees").for_each(ranges(points.len()), |range| {
-        let neighbors = points[range].iter().flat_map(|&point| draft.neighbors(point, 0));
-        neighbors.for_each(|&neighbor| _ = counts[neighbor as usize].fetch_add(1, Ordering::Relaxed));
+    let fixed: Vec<AtomicU16> = (0..draft.len()).map(|_| AtomicU16::new(0)).collect();
+    let section = control.section("in-degrees");
+    section.for_each(ranges(points.len()), |range| {
+        for (&point, &chosen) in points[range.clone()].iter().zip(&chosen[range]) {
+            fixed[point as usize].store(chosen, Ordering::Relaxed);
+            for &neighbor in draft.neighbors(point, 0) {
+                counts[neighbor as usize].fetch_add(1, Ordering::Relaxed);
+            }
+        }
         Ok(())
     })?;
+    // No element gives up more links than it needs itself: those that have enough now will.
+    let poor = section.map(ranges(order.len()), |range| {
+        let elements = order[range].iter().map(|&at| points[at as usize]);
+        Ok(elements.filter(|&element| counts[element as usize].load(Ordering::Relaxed) < enough).collect::<Vec<_>>())
+    })?;
+    let poor = poor.concat();
     let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
-    let mut fixed = vec![0; draft.len()];
-    points.iter().zip(chosen).for_each(|(&point, &chosen)| fixed[point as usize] = chosen);
-    for &at in order {
-        let element = points[at as usize];
-        if links[element as usize] >= enough {
-            continue;
-        }
+    for (at, &element) in poor.iter().enumerate() {
         control.check()?;
+        if let Some(&later) = poor.get(at + 2 * AHEAD) {
+            distance::prefetch(draft.slots(later, 0));
+        }
+        let soon = poor.get(at + AHEAD).map_or(&[][..], |&soon| draft.neighbors(soon, 0));
+        soon.iter().take(HOSTS).for_each(|&host| distance::prefetch(draft.slots(host, 0)));
         for host in draft.neighbors(element, 0).to_vec() {
             if links[element as usize] >= enough {
                 break;
             }
             let slots = draft.slots_mut(host, 0);
-            let first = usize::from(fixed[host as usize]);
+            let first = usize::from(fixed[host as usize].load(Ordering::Relaxed));
             if slots.contains(&element) {
                 continue;
             }

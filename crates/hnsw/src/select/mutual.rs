@@ -25,7 +25,7 @@ const BLOCK: usize = 1 << 14;
 
 /// Reverse edges: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements choose
 /// each other, so that a thread that follows the order reads few pages of memory.
-struct Choosers {
+pub(crate) struct Choosers {
     starts: Vec<usize>,
     /// Packed candidates, in blocks of `BLOCK`.
     choosers: Vec<Vec<AtomicU64>>,
@@ -37,7 +37,7 @@ struct Scratch {
     selector: Selector,
 }
 
-/// Every point selects again. `draft` has the lists of the layers above.
+/// Every point selects again. `draft` has the lists of the layers above. Also returns the reverse edges, for the caller to free.
 pub(crate) fn choose_again<'a>(
     before: &Chosen<'a>,
     draft: &Draft,
@@ -45,10 +45,10 @@ pub(crate) fn choose_again<'a>(
     space: Space<'_>,
     pool: &Pool,
     control: &Control,
-) -> Result<Chosen<'a>, BuildError> {
+) -> Result<(Chosen<'a>, Choosers), BuildError> {
     let choosing = Choosing { name: "second selection", ..before.by() };
     let choosers = pool.run(|| Choosers::new(before, control))?;
-    choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
+    let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
         let point = choosing.points[at];
         let Scratch { candidates, selector } = scratch;
         candidates.clear();
@@ -73,7 +73,8 @@ pub(crate) fn choose_again<'a>(
             candidates.sort_unstable();
         }
         selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
-    })
+    })?;
+    Ok((chosen, choosers))
 }
 
 impl Choosers {
@@ -143,8 +144,8 @@ mod tests {
         let chosen = chosen.unwrap();
         reverse_links_have_the_bytes_of_the_estimate(&Choosers::new(&chosen, &control).unwrap());
         let mut draft = Draft::new(2, vec![0; 5]);
-        let again = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
-        let by_rule = again.place(&mut draft, 0, &control).unwrap();
+        let (again, choosers) = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
+        let by_rule = again.place(choosers, &mut draft, 0, &control).unwrap();
         assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
         assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
         assert_eq!(by_rule, [4, 1, 1, 1, 1]);
