@@ -91,7 +91,7 @@ pub(crate) fn fill(
         let chooses = mutual && Pass::ReverseEdges.runs(left_out);
         chooses.then(|| mutual::choose_again(&chosen, draft, layer, space, pool, control)).transpose()
     };
-    let ((), again) = pool.run(|| control.section("memory given back").join(give_back, choose_again))?;
+    let ((), again) = pool.run(|| control.section("second selection").join(give_back, choose_again))?;
     let (chosen, used) = match again {
         Some((again, choosers)) => (again, Some((chosen, choosers))),
         None => (chosen, None),

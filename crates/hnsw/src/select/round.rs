@@ -124,7 +124,7 @@ impl<'a> Chosen<'a> {
             drop(used);
             Ok(())
         };
-        let ((), by_rule) = control.section("memory given back").join(free, || self.fill(draft, layer, control))?;
+        let ((), by_rule) = control.section("lists placed").join(free, || self.fill(draft, layer, control))?;
         Ok(by_rule)
     }
 
