@@ -38,8 +38,8 @@ pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Co
     let mut placed = vec![false; graph.len()];
     let mut running: Vec<&mut Front<'_>> = fronts.iter_mut().collect();
     while !running.is_empty() {
-        control.section("page order").for_each(running.par_iter_mut(), |front| {
-            front.advance(&placed);
+        control.section("page order").for_each_init(running.par_iter_mut(), |scratch, front| {
+            front.advance(scratch, &placed);
             Ok(())
         })?;
         let taken: usize = running.iter_mut().map(|front| front.keep(&mut placed)).sum();
@@ -63,12 +63,16 @@ struct Front<'a> {
     order: Vec<u32>,
     /// How many of them other fronts know.
     known: usize,
-    /// The elements taken in this round.
-    taken: Table,
-    /// Elements that the page being filled links to.
-    candidates: Candidates,
     /// Whether there is nothing left to take.
     ended: bool,
+}
+
+/// What a front knows during a round.
+#[derive(Default)]
+struct Round {
+    /// The elements taken in this round.
+    taken: Table,
+    candidates: Candidates,
 }
 
 impl<'a> Front<'a> {
@@ -79,45 +83,31 @@ impl<'a> Front<'a> {
             per_page,
             order: Vec::with_capacity(own.len() + per_page),
             known: 0,
-            taken: Table::default(),
-            candidates: Candidates::default(),
             ended: false,
         }
     }
 
     /// Takes elements for a round. `placed`: by element, whether a front has taken it in a round before.
-    fn advance(&mut self, placed: &[bool]) {
-        self.taken.clear();
+    fn advance(&mut self, round: &mut Round, placed: &[bool]) {
+        round.taken.clear();
         // Other fronts may have got some of the last page's elements, and some of the candidates.
-        self.candidates.clear();
+        round.candidates.clear();
         let page = self.order.len().saturating_sub(1) / self.per_page * self.per_page;
-        for at in page..self.order.len() {
-            self.link_from(self.order[at], placed);
-        }
+        self.order[page..].iter().for_each(|&element| round.link_from(element, self.graph, placed));
         let full = (self.order.len() + ROUND).next_multiple_of(self.per_page);
         while self.order.len() < full {
-            let best = self.candidates.best();
+            let best = round.candidates.best();
             if self.order.len().is_multiple_of(self.per_page) {
-                self.candidates.clear();
+                round.candidates.clear();
             }
-            let Self { seeds, taken, .. } = self;
-            let next = || seeds.copied().find(|&element| !placed[element as usize] && !taken.has(element));
-            let Some(element) = best.or_else(next) else {
+            let is_open = |&element: &u32| !placed[element as usize] && !round.taken.has(element);
+            let Some(element) = best.or_else(|| self.seeds.by_ref().copied().find(is_open)) else {
                 self.ended = true;
                 return;
             };
             self.order.push(element);
-            self.taken.add(element);
-            self.link_from(element, placed);
-        }
-    }
-
-    /// Counts the links of an element of the page being filled.
-    fn link_from(&mut self, element: u32, placed: &[bool]) {
-        for &neighbor in self.graph.neighbors(element, 0) {
-            if !placed[neighbor as usize] && !self.taken.has(neighbor) {
-                self.candidates.add(neighbor);
-            }
+            round.taken.add(element);
+            round.link_from(element, self.graph, placed);
         }
     }
 
@@ -135,6 +125,17 @@ impl<'a> Front<'a> {
         self.order.truncate(kept);
         self.known = kept;
         taken
+    }
+}
+
+impl Round {
+    /// Counts the links of an element of the page being filled.
+    fn link_from(&mut self, element: u32, graph: &Graph, placed: &[bool]) {
+        for &neighbor in graph.neighbors(element, 0) {
+            if !placed[neighbor as usize] && !self.taken.has(neighbor) {
+                self.candidates.add(neighbor);
+            }
+        }
     }
 }
 
