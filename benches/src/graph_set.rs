@@ -102,22 +102,24 @@ impl GraphSet {
         self.search_any(index, |element| &index.values[element as usize], |element| index.rows[element as usize])
     }
 
-    /// Pages that a search would read if the graph were an index, without the meta page; the mean over queries.
-    pub fn pages_read(&self, finished: &Finished, ef: usize) -> Result<f64> {
+    /// Pages that a search with each `ef` would read if the graph were an index, without the meta page; the means over queries.
+    pub fn pages_read<const N: usize>(&self, finished: &Finished, efs: [usize; N]) -> Result<[f64; N]> {
         let BuildSpec { value_type, dims, m, ef_construction, .. } = self.spec;
         let meta = IndexMeta { value_type, dims, m, ef_construction };
         let layout = Layout::new(&finished.graph, &*finished.values, &finished.order, &meta)?;
-        let (mut searcher, mut sum) = (Searcher::default(), 0);
-        for query in &self.queries {
+        let read = |searcher: &mut Searcher, query: &Vec<u8>, ef| {
             let (mut elements, mut lists) = (HashSet::new(), HashSet::new());
             let distance = |element| {
                 elements.insert(layout.element(element).block);
                 (self.kernel)(query, finished.values.value(element))
             };
             searcher.search(&finished.graph, distance, |element| _ = lists.insert(layout.neighbor(element).block), ef);
-            sum += elements.union(&lists).count();
-        }
-        Ok(sum as f64 / self.queries.len().max(1) as f64)
+            elements.union(&lists).count()
+        };
+        Ok(efs.map(|ef| {
+            let read = self.queries.par_iter().map_init(Searcher::default, |searcher, query| read(searcher, query, ef));
+            read.sum::<usize>() as f64 / self.queries.len().max(1) as f64
+        }))
     }
 
     fn search_any<'v>(

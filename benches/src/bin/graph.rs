@@ -65,8 +65,8 @@ fn main() -> Result<()> {
     let Report { recall, lost, remedy, .. } = finished.report;
     println!("the guard found {recall:.3}, lost {lost:.4}, remedy {}", remedy.name());
     let Searches { recall, visited } = set.search(&finished);
-    for ((ef, recall), visited) in EFS.iter().zip(recall).zip(visited) {
-        let pages = set.pages_read(&finished, *ef)?;
+    let pages = set.pages_read(&finished, EFS)?;
+    for (((ef, recall), visited), pages) in EFS.iter().zip(recall).zip(visited).zip(pages) {
         println!("ef {ef} recall {:.5} distances {visited:.1} pages {pages:.1}", recall[1]);
     }
     Ok(())

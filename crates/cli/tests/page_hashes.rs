@@ -30,7 +30,7 @@ const fn shape(
 
 /// Builds by the engine `bulk`, with the CRC-32C of all pages. For inner product, and for types without a dot-product form, a trial on a
 /// sample chooses between `bulk` and `insertion`.
-const BULK: [(Shape, u32); 8] = [
+const BULK: [(Shape, u32); 9] = [
     (shape((Vector, 64, L2), (3000, 3000), (16, 64)), 0xc857_bfb4),
     (shape((Vector, 8, L2), (1, 1), (2, 4)), 0xb94a_c85c),
     (shape((Vector, 48, InnerProduct), (1500, 1500), (8, 40)), 0x3f6d_293e),
@@ -38,6 +38,7 @@ const BULK: [(Shape, u32); 8] = [
     (shape((Vector, 16, L1), (1000, 1000), (16, 64)), 0xfd20_cc47),
     (shape((HalfVec, 96, L2), (1200, 40), (5, 64)), 0x1313_552d),
     (shape((SparseVec, 64, Cosine), (1000, 1000), (16, 64)), 0x9f6f_1c00),
+    (shape((Vector, 16, Cosine), (20_000, 20_000), (8, 32)), 0xd8cc_4d8c),
     (shape((Bit, 256, Hamming), (5000, 5000), (16, 128)), 0xf2e8_672e),
 ];
 

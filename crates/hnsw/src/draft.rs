@@ -7,7 +7,6 @@ use crate::tasks::Section;
 use crate::{BuildError, Control};
 
 /// A graph while its lists are being completed.
-#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,
@@ -36,7 +35,7 @@ impl Draft {
         Self { m, levels, entry, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
     }
 
-    /// The same graph. Runs on the threads of the pool it is called from: the lists of layer 0 are most of a build's memory by now.
+    /// The same graph. Runs on the threads of the pool it is called from: the lists of layer 0 are large.
     pub(crate) fn copy(&self, control: &Control) -> Result<Self, BuildError> {
         let layer0 = control.section("lists copied").fill(self.layer0.len(), |at| self.layer0[at])?;
         let Self { m, entry, .. } = *self;

@@ -17,7 +17,7 @@ use crate::{BuildError, Control};
 
 /// Elements per front: enough that few pages are filled where fronts meet, few enough that many threads have work.
 const FRONT: usize = 1 << 13;
-/// Elements that a front takes in a round, about: enough that a round takes longer than to begin it.
+/// About as many elements a front takes in a round: so many that the cost of starting a round does not matter.
 const ROUND: usize = 128;
 
 /// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.
@@ -56,12 +56,12 @@ pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Co
 /// Fills pages, beginning among its own elements.
 struct Front<'a> {
     graph: &'a Graph,
-    /// Elements that begin a page if no other is near the last page.
+    /// The next of these is taken where no candidate is left.
     seeds: std::slice::Iter<'a, u32>,
     per_page: usize,
     /// The elements taken so far, in page order.
     order: Vec<u32>,
-    /// How many of them other fronts know.
+    /// How many of them are final: the first of them, of which other fronts know.
     known: usize,
     /// Whether there is nothing left to take.
     ended: bool,
@@ -145,7 +145,7 @@ struct Candidates {
     elements: Table,
     /// The links to each from the page; 0 once it is on the page.
     links: Vec<u16>,
-    /// Candidates by the number of links, as places in `elements`. One that has got more links since counts in a later list only.
+    /// Candidates by the number of links, as places in `elements`. If one has got more links since, its entries in earlier lists are stale.
     by_links: Vec<VecDeque<u32>>,
 }
 
@@ -233,7 +233,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::cmp::Reverse;
+    use std::collections::{HashMap, HashSet};
 
     use graph::{Graph, HeapTid, HeapTids};
 
@@ -277,10 +278,25 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_filled_at_several_places() {
-        let order = by_page(&ring(), &(0..RING).rev().collect::<Vec<_>>(), 8, &Control::default()).unwrap();
-        let apart = order.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) > 2).count();
-        assert!(apart < order.len() / 8, "{apart}");
+    fn a_page_that_is_not_full_shifts_no_others() {
+        // Cliques of seven; the first front ends with two elements.
+        const SIZE: usize = 7;
+        const COUNT: usize = FRONT + 300 * SIZE;
+        assert_eq!(FRONT % SIZE, 2);
+        let clique = |element: u32| {
+            let part = if element < FRONT as u32 { 0..FRONT as u32 } else { FRONT as u32..COUNT as u32 };
+            let first = element - (element - part.start) % SIZE as u32;
+            first..(first + SIZE as u32).min(part.end)
+        };
+        let mut draft = Draft::new(SIZE as u16 / 2, vec![0; COUNT]);
+        for element in 0..COUNT as u32 {
+            // The two also link to the first elements, which are on a page by then.
+            draft.set(element, 0, clique(element).filter(|&other| other != element).chain(0..SIZE as u32 - 2));
+        }
+        let order = by_page(&graph(draft), &(0..COUNT as u32).collect::<Vec<_>>(), SIZE, &Control::default()).unwrap();
+        for page in order.chunks_exact(SIZE) {
+            assert!(page.iter().all(|element| clique(page[0]).contains(element)), "{page:?}");
+        }
     }
 
     #[test]
@@ -297,20 +313,25 @@ mod tests {
     }
 
     #[test]
-    fn candidates_with_most_links_are_taken_first() {
-        let (mut candidates, mut links, mut random) = (Candidates::default(), HashMap::new(), Random::new(1));
-        for _ in 0..5000 {
-            let element = (random.below(40) * random.below(40)) as u32;
-            candidates.add(element);
-            *links.entry(element).or_insert(0) += 1;
+    fn the_candidate_with_most_links_is_taken_of_several_the_first_that_got_them() {
+        // For each candidate its links, and when it got the last one.
+        let (mut candidates, mut model, mut random) = (Candidates::default(), HashMap::new(), Random::new(1));
+        let mut gone = HashSet::new();
+        for step in 0..5000 {
+            let element = (random.below(60) * random.below(60)) as u32;
+            if !gone.contains(&element) {
+                candidates.add(element);
+                let (links, last) = model.entry(element).or_insert((0, 0));
+                (*links, *last) = (*links + 1, step);
+            }
+            if step % 7 == 0 {
+                let best = model.iter().max_by_key(|&(_, &(links, last))| (links, Reverse(last)));
+                let best = best.map(|(&element, _)| element);
+                assert_eq!(candidates.best(), best);
+                best.inspect(|element| _ = (model.remove(element), gone.insert(*element)));
+            }
         }
-        let mut last = usize::MAX;
-        while let Some(element) = candidates.best() {
-            let links = links.remove(&element).unwrap();
-            assert!(links <= last);
-            last = links;
-        }
-        assert!(links.is_empty());
+        assert!(gone.len() > 100);
         candidates.clear();
         assert_eq!(candidates.best(), None);
     }

@@ -80,16 +80,6 @@ impl Section<'_> {
         self.record(|| items.map_init(S::default, |scratch, item| self.task(|| task(scratch, item))).collect())
     }
 
-    /// Runs two tasks, and returns the results of both.
-    pub(crate) fn join<A: Send, B: Send>(
-        self,
-        one: impl FnOnce() -> Result<A, BuildError> + Send,
-        other: impl FnOnce() -> Result<B, BuildError> + Send,
-    ) -> Result<(A, B), BuildError> {
-        let (one, other) = self.record(|| rayon::join(|| self.task(one), || self.task(other)));
-        Ok((one?, other?))
-    }
-
     /// A vector of length `len` with `item(at)` at each position.
     pub(crate) fn fill<T: Copy + Default + Send>(
         self,
@@ -134,7 +124,7 @@ pub(crate) fn ranges(len: usize) -> impl IndexedParallelIterator<Item = Range<us
 pub enum Step {
     /// Serial work: the section that it belongs to or prepares, and its seconds.
     Alone(&'static str, f64),
-    /// Tasks that may run in parallel: the steps of each, in the order in which the one thread ran them.
+    /// Tasks that may run in parallel: the steps of each, in the order in which one thread ran them. A recorder of sections has one for all.
     Section(Vec<Vec<Self>>),
 }
 

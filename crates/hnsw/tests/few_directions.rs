@@ -56,6 +56,7 @@ fn the_same_graph_whatever_the_threads() {
     let rows = of_few_directions();
     let spec = spec(DIMS as u32, 16);
     let [one, three] = [1, 3].map(|threads| build_on(threads, EngineKind::Bulk, &spec, &rows).unwrap());
+    assert_eq!(one.order, three.order);
     for element in one.graph.elements() {
         assert_eq!(one.graph.neighbors(element, 0), three.graph.neighbors(element, 0));
     }

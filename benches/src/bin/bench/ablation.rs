@@ -110,7 +110,7 @@ impl Ablation {
         };
         let cpu = cpu_seconds(std::process::id()) - before;
         let searches = if search { set.search(&finished) } else { Searches::default() };
-        let pages = if search { set.pages_read(&finished, EFS[SHOWN[1]])? } else { 0.0 };
+        let [pages] = if search { set.pages_read(&finished, [EFS[SHOWN[1]]])? } else { [0.0] };
         Ok(Outcome { cpu, searches, pages, remedy: finished.report.remedy })
     }
 }

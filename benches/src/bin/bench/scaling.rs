@@ -156,9 +156,9 @@ impl Scaling {
     }
 }
 
-/// The steps until the last row, and those after it, for which the client waits.
+/// The steps until the last row, and those after it, for which the client waits: these begin with `rows`. A trial takes rows again later.
 fn after_intake(steps: &[Step]) -> (&[Step], &[Step]) {
-    steps.split_at(steps.iter().position(|step| matches!(step, Step::Alone("intake", _))).map_or(0, |at| at + 1))
+    steps.split_at(steps.iter().position(|step| matches!(step, Step::Alone("rows", _))).unwrap_or_default())
 }
 
 /// The sections of a recorded build with their CPU milliseconds, the longest first, in one line.

@@ -130,7 +130,6 @@ impl Completion<'_> {
         // The selection has freed many small blocks, which the remedies cannot reuse.
         memory::give_back();
         let quality_of = |draft: &Draft| pool.run(|| sample.quality(draft, control));
-        let copy = |draft: &Draft| pool.run(|| draft.copy(control));
         if measured.quality.lost() > ISLANDS {
             measured = self.link_across(measured, &points, quality_of)?;
             memory::give_back();
@@ -139,14 +138,14 @@ impl Completion<'_> {
         let may_mend = navigate::may_mend(measured.quality.lost(), points.len());
         let navigation = Navigation::new(spec.ef_construction, self.space, pool, control);
         let mends = || {
-            let mut tried = copy(&measured.draft)?;
+            let mut tried = self.copy(&measured.draft)?;
             let missed = pool.run(|| sample.missed(&tried, control))?;
             navigation.try_for(&mut tried, &points, &missed)?;
             let gain = quality_of(&tried)?.low - measured.quality.low;
             Ok::<_, BuildError>(gain >= MENDED * measured.quality.lost())
         };
         if measured.remedy == Remedy::None && may_mend && mends()? {
-            let mut mended = copy(&measured.draft)?;
+            let mut mended = self.copy(&measured.draft)?;
             navigation.improve(&mut mended, (&points, &order))?;
             let quality = quality_of(&mended)?;
             if quality.finds_more_than(&measured.quality, 0.0) {
@@ -171,6 +170,10 @@ impl Completion<'_> {
         Ok(measured)
     }
 
+    fn copy(self, draft: &Draft) -> Result<Draft, BuildError> {
+        self.setup.pool.run(|| draft.copy(&self.setup.control))
+    }
+
     /// Tries links across with several sample sizes and numbers of links, and keeps the best graph, if its recall is higher by [`WORTH`].
     fn link_across(
         self,
@@ -180,12 +183,11 @@ impl Completion<'_> {
     ) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let m = measured.draft.m();
-        let copy = |draft: &Draft| pool.run(|| draft.copy(control));
-        let (before, unlinked) = (copy(&measured.draft)?, measured.quality);
+        let (before, unlinked) = (self.copy(&measured.draft)?, measured.quality);
         for drawn in DRAWN {
             let random = Random::new(spec.seed).fork(ACROSS);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
-            let mut draft = copy(&before)?;
+            let mut draft = self.copy(&before)?;
             let mut counts = [m / 4, m / 2, 3 * m / 4].map(|count| count.max(1)).to_vec();
             counts.dedup();
             for count in counts {
@@ -197,7 +199,7 @@ impl Completion<'_> {
                 }
                 let worth = if measured.remedy == Remedy::None { WORTH } else { WORTH / 3.0 };
                 if quality.finds_more_than(&measured.quality, worth) {
-                    measured = Measured { draft: copy(&draft)?, quality, remedy: Remedy::LinksAcross };
+                    measured = Measured { draft: self.copy(&draft)?, quality, remedy: Remedy::LinksAcross };
                 }
             }
         }

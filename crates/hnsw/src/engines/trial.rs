@@ -101,14 +101,12 @@ pub(crate) fn run(setup: &Setup, points: &[u32], most: usize) -> Result<Option<T
     })?;
     let found = |engine: Box<dyn Engine>| -> Result<Found, BuildError> {
         let finished = build(engine, spec, &rows)?;
-        search_all(*measure, &finished, &queries, &exact, control)
+        pool.run(|| search_all(*measure, &finished, &queries, &exact, control))
     };
     let aside =
         || Setup { control: control.aside(), store: Arc::new(ValueStore::new(Storage::default())), ..setup.clone() };
-    // Both at the same time, since each has passes of few tasks.
-    let by_bulk = || found(Box::new(BulkEngine::start(aside()).without_trial()));
-    let by_insertion = || found(Box::new(InsertionEngine::start(aside())));
-    let (bulk, insertion) = pool.run(|| control.section("trial").join(by_bulk, by_insertion))?;
+    let bulk = found(Box::new(BulkEngine::start(aside()).without_trial()))?;
+    let insertion = found(Box::new(InsertionEngine::start(aside())))?;
     let few = EF_SEARCH.len() * queries.len() * FEW.min(rows.len() / OF_ROWS);
     Ok(Some(Trial { bulk, insertion, few }))
 }

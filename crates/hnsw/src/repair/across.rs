@@ -112,7 +112,7 @@ mod tests {
         let across = pool().run(|| Across::find(&points, (128, 3), space, random, &control)).unwrap();
         assert!(reached(&draft, 0) <= GROUP as usize);
         for count in [1, 3] {
-            let before = draft.clone();
+            let before = draft.copy(&control).unwrap();
             pool().run(|| across.link(&mut draft, count, &control)).unwrap();
             let mut out = 0;
             for &point in &points {

@@ -155,7 +155,7 @@ mod tests {
         }
         let store = store(&points);
         let (space, control) = (euclidean::<4>(&store), Control::default());
-        let (before, old) = (missed(&draft, &points), draft.clone());
+        let (before, old) = (missed(&draft, &points), draft.copy(&control).unwrap());
         pool().run(|| link(&mut draft, &all, space, Random::new(1), &control)).unwrap();
         let after = missed(&draft, &points);
         let new = |&element: &u32| {

@@ -127,9 +127,10 @@ impl<'a> Navigation<'a> {
             // Reverse-edge selection needs the memory, and reads only the layers above.
             draft.drop_layer0();
         }
-        let (again, choosers) = choose_again(&chosen, draft, layer, space, pool, control)?;
+        let again = choose_again(&chosen, draft, layer, space, pool, control)?;
+        drop(chosen);
         pool.run(|| {
-            let by_rule = again.place((chosen, choosers), draft, layer, control)?;
+            let by_rule = again.place(draft, layer, control)?;
             if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }
@@ -280,7 +281,7 @@ mod tests {
     fn a_trial_links_what_is_sought_and_changes_no_other_element() {
         let (points, store, mut draft) = island();
         let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
-        let before = draft.clone();
+        let before = draft.copy(&control).unwrap();
         let navigation = Navigation::new(64, space, &pool, &control);
         navigation.try_for(&mut draft, &points, &[GROUP]).unwrap();
         assert_eq!(reached(&draft, 3), points.len());
@@ -291,7 +292,7 @@ mod tests {
         }
         assert_eq!(draft.neighbors(10, 1), before.neighbors(10, 1));
         assert_eq!(control.progress().get().2, 0, "it is no part of the build's progress");
-        let linked = draft.clone();
+        let linked = draft.copy(&control).unwrap();
         navigation.try_for(&mut draft, &points, &[]).unwrap();
         assert!(points.iter().all(|&at| draft.neighbors(at, 0) == linked.neighbors(at, 0)), "nothing was sought");
     }

@@ -76,28 +76,20 @@ pub(crate) fn fill(
     let choose = |scratch: &mut Scratch, turn, list: &mut Vec<Candidate>| {
         gathered.choose(space, turn, width, layer == 0, scratch, list)
     };
-    let chosen = choosing.run(space, pool, control, choose)?;
+    let mut chosen = choosing.run(space, pool, control, choose)?;
     // Candidates take the most memory of a build: they are freed before the lists of layer 0 are allocated.
     pool.run(|| gathered.near.free(control))?;
     gathered.also.map_or(Ok(()), |also| pool.run(|| also.free(control)))?;
+    if layer == 0 {
+        memory::give_back();
+        control.ran("memory given back");
+    }
+    if gathered.mutual && Pass::ReverseEdges.runs(gathered.left_out) {
+        chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
+    }
     let (mutual, left_out) = (gathered.mutual, gathered.left_out);
-    let give_back = || {
-        if layer == 0 {
-            memory::give_back();
-        }
-        Ok(())
-    };
-    let choose_again = || {
-        let chooses = mutual && Pass::ReverseEdges.runs(left_out);
-        chooses.then(|| mutual::choose_again(&chosen, draft, layer, space, pool, control)).transpose()
-    };
-    let ((), again) = pool.run(|| control.section("second selection").join(give_back, choose_again))?;
-    let (chosen, used) = match again {
-        Some((again, choosers)) => (again, Some((chosen, choosers))),
-        None => (chosen, None),
-    };
     pool.run(|| {
-        let by_rule = chosen.place(used, draft, layer, control)?;
+        let by_rule = chosen.place(draft, layer, control)?;
         if layer == 0 && Pass::InDegree.runs(left_out) {
             spread_links(draft, space, points, order, &by_rule, control)?;
         }

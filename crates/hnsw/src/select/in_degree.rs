@@ -47,7 +47,7 @@ pub(crate) fn spread_links(
         }
         Ok(())
     })?;
-    // No element gives up more links than it needs itself: those that have enough now will.
+    // An element gives up links only while it has more than enough, so one that has enough now keeps enough.
     let poor = section.map(ranges(order.len()), |range| {
         let elements = order[range].iter().map(|&at| points[at as usize]);
         Ok(elements.filter(|&element| counts[element as usize].load(Ordering::Relaxed) < enough).collect::<Vec<_>>())

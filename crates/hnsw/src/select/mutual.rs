@@ -25,7 +25,7 @@ const BLOCK: usize = 1 << 14;
 
 /// Reverse edges: for each element of a layer, by its place in the order, the elements that chose it, with distances. Near elements choose
 /// each other, so that a thread that follows the order reads few pages of memory.
-pub(crate) struct Choosers {
+struct Choosers {
     starts: Vec<usize>,
     /// Packed candidates, in blocks of `BLOCK`.
     choosers: Vec<Vec<AtomicU64>>,
@@ -37,7 +37,7 @@ struct Scratch {
     selector: Selector,
 }
 
-/// Every point selects again. `draft` has the lists of the layers above. Also returns the reverse edges, for the caller to free.
+/// Every point selects again. `draft` has the lists of the layers above.
 pub(crate) fn choose_again<'a>(
     before: &Chosen<'a>,
     draft: &Draft,
@@ -45,7 +45,7 @@ pub(crate) fn choose_again<'a>(
     space: Space<'_>,
     pool: &Pool,
     control: &Control,
-) -> Result<(Chosen<'a>, Choosers), BuildError> {
+) -> Result<Chosen<'a>, BuildError> {
     let choosing = Choosing { name: "second selection", ..before.by() };
     let choosers = pool.run(|| Choosers::new(before, control))?;
     let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
@@ -74,7 +74,8 @@ pub(crate) fn choose_again<'a>(
         }
         selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
     })?;
-    Ok((chosen, choosers))
+    pool.run(|| choosers.free(control))?;
+    Ok(chosen)
 }
 
 impl Choosers {
@@ -111,6 +112,14 @@ impl Choosers {
         Ok(Self { starts, choosers })
     }
 
+    /// Frees the memory in parallel.
+    fn free(self, control: &Control) -> Result<(), BuildError> {
+        control.section("reverse edges freed").for_each(self.choosers.into_par_iter(), |block| {
+            drop(block);
+            Ok(())
+        })
+    }
+
     /// The elements that chose the one at a place, in no particular order.
     fn of(&self, place: usize) -> impl Iterator<Item = Candidate> {
         let chooser = |slot: usize| self.choosers[slot / BLOCK][slot % BLOCK].load(Ordering::Relaxed);
@@ -144,8 +153,8 @@ mod tests {
         let chosen = chosen.unwrap();
         reverse_links_have_the_bytes_of_the_estimate(&Choosers::new(&chosen, &control).unwrap());
         let mut draft = Draft::new(2, vec![0; 5]);
-        let (again, choosers) = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
-        let by_rule = again.place(choosers, &mut draft, 0, &control).unwrap();
+        let again = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
+        let by_rule = again.place(&mut draft, 0, &control).unwrap();
         assert_eq!(draft.neighbors(0, 0), [4, 2, 3, 1], "nearest first");
         assert!((1..5).all(|element| draft.neighbors(element, 0) == [0]));
         assert_eq!(by_rule, [4, 1, 1, 1, 1]);

@@ -111,24 +111,9 @@ impl<'a> Chosen<'a> {
         slots.iter().take_while(|&&bits| bits != 0).map(|&bits| Candidate::from_bits(bits))
     }
 
-    /// Puts the lists into the draft, and frees what the round has `used` meanwhile. Returns for each position how many neighbors the
-    /// diversity rule chose. Runs on the threads of the pool it is called from.
-    pub(crate) fn place(
-        self,
-        used: impl Send,
-        draft: &mut Draft,
-        layer: u8,
-        control: &Control,
-    ) -> Result<Vec<u16>, BuildError> {
-        let free = || {
-            drop(used);
-            Ok(())
-        };
-        let ((), by_rule) = control.section("lists placed").join(free, || self.fill(draft, layer, control))?;
-        Ok(by_rule)
-    }
-
-    fn fill(self, draft: &mut Draft, layer: u8, control: &Control) -> Result<Vec<u16>, BuildError> {
+    /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
+    /// of the pool it is called from.
+    pub(crate) fn place(self, draft: &mut Draft, layer: u8, control: &Control) -> Result<Vec<u16>, BuildError> {
         let points = self.of.points;
         let place_of = self.of.places(control)?;
         let neighbors = |place: u32| self.list(place as usize).map(|neighbor| neighbor.element());
@@ -180,7 +165,7 @@ mod tests {
         for layer in [0, 1] {
             let chosen = choosing.run(space, &pool, &control, choose).unwrap();
             let mut draft = Draft::new(2, vec![layer; 6]);
-            assert_eq!(pool.run(|| chosen.place((), &mut draft, layer, &control)).unwrap(), [1, 3, 0]);
+            assert_eq!(pool.run(|| chosen.place(&mut draft, layer, &control)).unwrap(), [1, 3, 0]);
             let lists = [0, 3, 5, 4].map(|element| draft.neighbors(element, layer).to_vec());
             assert_eq!(lists, [vec![3], vec![5, 0], vec![], vec![]], "layer {layer}");
         }
