@@ -125,6 +125,30 @@ impl Drop for Shown {
     }
 }
 
+/// Does `work`, which may end what this backend shows, and then shows it again. The rollback of a subtransaction ends it, also that of a
+/// statement such as COPY.
+///
+/// # Safety
+/// For the backend's main thread.
+pub(crate) unsafe fn kept(work: impl FnOnce()) {
+    // SAFETY: reads and writes this backend's own status entry, which only this thread writes.
+    #[cfg(not(feature = "pg13"))]
+    unsafe {
+        let shown = pg_sys::MyBEEntry
+            .as_ref()
+            .map(|entry| (entry.st_progress_command, entry.st_progress_command_target, entry.st_progress_param));
+        work();
+        let Some((command, target, parameters)) = shown else { return };
+        if command != pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID && shows_nothing() {
+            pg_sys::pgstat_progress_start_command(command, target);
+            let mut numbers = 0..;
+            set(parameters.map(|value| (numbers.next().unwrap_or_default(), value)));
+        }
+    }
+    #[cfg(feature = "pg13")]
+    work();
+}
+
 /// The total of tuples that is shown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 

@@ -93,6 +93,16 @@ fn unreadable_pages_are_the_advice_of_their_own_index() {
     let by_builder = "SELECT advice FROM lantern_index.check('flipped', external => true)";
     let found: String = session.value(by_builder).unwrap();
     assert!(found.starts_with("reindex: ") && found.contains("block 3: cannot be read: invalid page"), "{found}");
+    // Nor does it end the progress of the statement that it is a part of.
+    let seen = cluster.data().join("seen");
+    session
+        .execute(&format!(
+            "COPY (SELECT advice, (SELECT count(*) FROM pg_stat_progress_copy) FROM lantern_index.check('flipped')) TO '{}'",
+            seen.display()
+        ))
+        .unwrap();
+    let seen = fs::read_to_string(seen).unwrap();
+    assert!(seen.starts_with("reindex") && seen.ends_with("\t1\n"), "{seen}");
     let found: String = session.value("SELECT lantern_index.check_and_remember('missing')").unwrap();
     assert!(found.starts_with("reindex: ") && found.contains("could not open file"), "{found}");
     for (name, words) in [("flipped", "block 3: "), ("cut", "no meta page")] {

@@ -7,6 +7,7 @@ use pages::{PAGE_SIZE, PageBytes, PageSource};
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
+use crate::progress;
 use crate::scan;
 
 /// Reads the index through shared buffers, one page at a time; pages may change between reads.
@@ -89,7 +90,7 @@ unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
             PgTryBuilder::new(AssertUnwindSafe(|| Ok(work()))).catch_others(|error| Err(Box::new(error))).execute();
         match result {
             Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
-            Err(_) => pg_sys::RollbackAndReleaseCurrentSubTransaction(),
+            Err(_) => progress::kept(|| pg_sys::RollbackAndReleaseCurrentSubTransaction()),
         }
         pg_sys::CurrentMemoryContext = context;
         pg_sys::CurrentResourceOwner = owner;
