@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     tls: Option<Box<ClientConnection>>,
     /// Without TLS: bytes still to be sent.
     unsent: BytesMut,
+    /// With TLS: ciphertext as it was read from the socket, decrypted at once.
+    wire: BytesMut,
     received: BytesMut,
     closed: bool,
     heard: Instant,
@@ -45,9 +47,9 @@ impl Connection {
         let peer = format!("{}:{}", settings.host, settings.port);
         let tls = settings.tls.as_ref().map(tls::client).transpose()?.map(Box::new);
         let socket = connect(settings, &peer)?;
-        let (unsent, received) = (BytesMut::new(), BytesMut::new());
+        let [unsent, wire, received] = std::array::from_fn(|_| BytesMut::new());
         let (heard, waiter) = (Instant::now(), Waiter::Backend);
-        let mut connection = Self { socket, tls, unsent, received, closed: false, heard, peer, waiter };
+        let mut connection = Self { socket, tls, unsent, wire, received, closed: false, heard, peer, waiter };
         connection.shake_hands(settings)?;
         Ok(connection)
     }
@@ -198,7 +200,7 @@ impl Connection {
                 .hint("Set hnsw.external_index_secure to off, or start the builder with a certificate."));
         }
         let read = match &mut self.tls {
-            Some(tls) => read_tls(tls, &mut self.socket, &mut self.received),
+            Some(tls) => read_tls(tls, &self.socket, &mut self.wire, &mut self.received),
             None => read_into(&self.socket, &mut self.received),
         };
         match read {
@@ -282,18 +284,23 @@ fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
     Ok(read)
 }
 
-/// rustls returns a few KiB per read: repeat until there is enough to parse.
-fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
-    let mut total = 0;
-    while total < READ_BYTES {
-        match tls.read_tls(socket) {
-            Ok(0) => break,
-            Ok(read) => total += read,
-            Err(error) if total > 0 && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-            Err(error) => return Err(error),
-        }
-        let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        let mut left = state.plaintext_bytes_to_read();
+/// Reads ciphertext into `wire`, and decrypts it into `received`. Returns the bytes read; 0 if the peer has ended the stream.
+fn read_tls(
+    tls: &mut ClientConnection,
+    socket: &TcpStream,
+    wire: &mut BytesMut,
+    received: &mut BytesMut,
+) -> io::Result<usize> {
+    let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+    if tls.process_new_packets().map_err(invalid)?.peer_has_closed() {
+        return Ok(0);
+    }
+    wire.clear();
+    // rustls alone would make a system call for each 4 KiB.
+    let read = read_into(socket, wire)?;
+    let mut rest = &wire[..];
+    while !rest.is_empty() && tls.read_tls(&mut rest)? > 0 {
+        let mut left = tls.process_new_packets().map_err(invalid)?.plaintext_bytes_to_read();
         received.reserve(left);
         while left > 0 {
             let mut reader = tls.reader();
@@ -304,5 +311,5 @@ fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream, received: &mut B
             left = if taken > 0 { left.saturating_sub(taken) } else { 0 };
         }
     }
-    Ok(total)
+    Ok(read)
 }
