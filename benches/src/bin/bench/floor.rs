@@ -53,9 +53,9 @@ pub struct Floor {
     /// Set `wal_compression`
     #[arg(long, value_name = "METHOD", default_value = "off")]
     wal_compression: String,
-    /// Cores of builders, and how many times faster than one core they build a graph; by default what `bench scaling --simulate` has
-    /// computed for 60,000 rows of 384 dimensions, an upper bound (benches/results/2026-11-24-scaling-simulated.md)
-    #[arg(long, value_name = "CORES:TIMES", value_delimiter = ',', value_parser = cores, default_value = "16:13,64:31")]
+    /// Cores of builders, and how many times faster than one core they build a graph; by default what was measured with 16, and what `bench
+    /// scaling --simulate` has computed for 64 and 60,000 rows of 384 dimensions, an upper bound (benches/results/2026-11-27-16-cores.md)
+    #[arg(long, value_name = "CORES:TIMES", value_delimiter = ',', value_parser = cores, default_value = "16:9,64:28")]
     builders: Vec<(u32, f64)>,
     /// Name of the report in benches/results
     #[arg(long, default_value = "floor")]
