@@ -64,15 +64,15 @@ fn kernel_at(elements: Elements, metric: Metric, level: Level) -> Option<Kernel>
     })
 }
 
-/// Starts to load the first bytes of a value or list into the processor's cache, so that a later distance or look into the list does not
-/// wait for them. The processor loads the rest by itself as soon as it is read in order.
+/// Starts to load the first bytes of a value into the processor's cache, so that a later distance does not wait for them. The processor
+/// loads the rest by itself as soon as the distance is computed.
 #[inline]
-pub fn prefetch<T>(value: &[T]) {
+pub fn prefetch(value: &[u8]) {
     /// Bytes per cache line.
     const LINE: usize = 64;
     /// A kilobyte of each of 32 neighbors fits into the first cache of most processors.
     const LINES: usize = 16;
-    for line in value.chunks((LINE / size_of::<T>().max(1)).max(1)).take(LINES) {
+    for line in value.chunks(LINE).take(LINES) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: SSE is part of the architecture, and a prefetch changes nothing that a program can see.
         unsafe {

@@ -17,7 +17,7 @@ use crate::{BuildError, Control};
 
 /// Elements per front: enough that few pages are filled where fronts meet, few enough that many threads have work.
 const FRONT: usize = 1 << 13;
-/// About as many elements a front takes in a round: so many that the cost of starting a round does not matter.
+/// Elements that a front takes in a round, rounded up to whole pages: so many that the cost of starting a round does not matter.
 const ROUND: usize = 128;
 
 /// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.

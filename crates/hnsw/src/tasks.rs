@@ -142,11 +142,9 @@ struct State {
     clock: ClockId,
     /// The clock when the last step ended.
     last: f64,
-    /// The number of open sections.
-    open: usize,
-    /// Names of the open sections that are recorded.
+    /// Names of the open sections, the outermost first.
     names: Vec<&'static str>,
-    /// For each of these, its finished tasks.
+    /// For each open section that is recorded, its finished tasks.
     tasks: Vec<Vec<Vec<Step>>>,
     /// The steps of the build and, for each of these sections, of its running task.
     steps: Vec<Vec<Step>>,
@@ -167,14 +165,8 @@ impl Recorder {
     }
 
     fn new(tasks: bool, clock: ClockId) -> Self {
-        let state = State {
-            clock,
-            last: seconds(clock),
-            open: 0,
-            names: Vec::new(),
-            tasks: Vec::new(),
-            steps: vec![Vec::new()],
-        };
+        let state =
+            State { clock, last: seconds(clock), names: Vec::new(), tasks: Vec::new(), steps: vec![Vec::new()] };
         Self { tasks, state: Mutex::new(state) }
     }
 
@@ -188,30 +180,33 @@ impl Recorder {
 
     fn ran(&self, name: &'static str) {
         let mut state = self.state();
-        if self.tasks || state.open == 0 {
+        if self.tasks || state.names.is_empty() {
             state.lap(name);
         }
     }
 
     fn begin(&self, name: &'static str) {
         let mut state = self.state();
-        state.open += 1;
         if self.tasks {
             state.begin(name);
-        } else if state.open == 1 {
+        } else if state.names.is_empty() {
             state.begin(name);
             state.begin_task();
+        } else {
+            state.names.push(name);
         }
     }
 
     fn end(&self) {
         let mut state = self.state();
-        state.open -= 1;
         if self.tasks {
             state.end();
-        } else if state.open == 0 {
+        } else if state.names.len() == 1 {
             state.end_task();
             state.end();
+        } else {
+            // Of sections that run at the same time, it may be another's name; the outermost stays.
+            state.names.pop();
         }
     }
 
@@ -272,24 +267,37 @@ mod tests {
     use crate::testing::pool;
     use crate::{BuildError, Control, Pool};
 
-    #[test]
-    fn tasks_and_what_runs_between_them_are_noted() {
-        let recorder = Arc::new(Recorder::of_tasks());
+    /// The recorded tasks of a section that sums the numbers below `count`, a range per task, and runs `inside` in each task.
+    fn tasks_of_sums(
+        recorder: Recorder,
+        pool: &Pool,
+        count: usize,
+        inside: impl Fn(&Control, usize) -> Result<(), BuildError> + Sync + Send,
+    ) -> Vec<Vec<Step>> {
+        let recorder = Arc::new(recorder);
         let control = Control::recorded(recorder.clone());
-        let sums = pool().run(|| {
-            control.section("sums").map(ranges(150), |range| {
-                control.section("squares").for_each(ranges(1), |_| Ok(()))?;
+        let sums = pool.run(|| {
+            control.section("sums").map(ranges(count), |range| {
+                inside(&control, range.len())?;
                 Ok(range.sum::<usize>())
             })
         });
         control.ran("last");
-        assert_eq!(sums.unwrap().iter().sum::<usize>(), 149 * 75);
+        assert_eq!(sums.unwrap().iter().sum::<usize>(), (count - 1) * count / 2);
         let steps = recorder.take();
         let [Step::Alone("sums", _), Step::Section(tasks), Step::Alone("last", _), Step::Alone("the end", _)] =
             &steps[..]
         else {
             panic!("{steps:?}")
         };
+        tasks.clone()
+    }
+
+    #[test]
+    fn tasks_and_what_runs_between_them_are_noted() {
+        let tasks = tasks_of_sums(Recorder::of_tasks(), &pool(), 150, |control, _| {
+            control.section("squares").for_each(ranges(1), |_| Ok(()))
+        });
         assert_eq!(tasks.len(), 3);
         for task in tasks {
             let [Step::Alone("sums", _), Step::Section(inner), Step::Alone("sums", _)] = &task[..] else {
@@ -301,23 +309,11 @@ mod tests {
 
     #[test]
     fn outermost_sections_are_noted_while_their_tasks_run_on_several_threads() {
-        let recorder = Arc::new(Recorder::of_sections());
-        let control = Control::recorded(recorder.clone());
-        let sums = Pool::new(4).unwrap().run(|| {
-            control.section("sums").map(ranges(1500), |range| {
-                control.section("squares").for_each(ranges(range.len()), |_| Ok(()))?;
-                control.ran("inside");
-                Ok(range.sum::<usize>())
-            })
+        let tasks = tasks_of_sums(Recorder::of_sections(), &Pool::new(4).unwrap(), 1500, |control, len| {
+            control.section("squares").for_each(ranges(len), |_| Ok(()))?;
+            control.ran("inside");
+            Ok(())
         });
-        control.ran("last");
-        assert_eq!(sums.unwrap().iter().sum::<usize>(), 1499 * 750);
-        let steps = recorder.take();
-        let [Step::Alone("sums", _), Step::Section(tasks), Step::Alone("last", _), Step::Alone("the end", _)] =
-            &steps[..]
-        else {
-            panic!("{steps:?}")
-        };
         assert!(matches!(&tasks[..], [task] if matches!(task[..], [Step::Alone("sums", _)])), "{tasks:?}");
     }
 

@@ -12,11 +12,6 @@ use crate::tasks::ranges;
 use crate::{BuildError, Control};
 use distance::Metric;
 
-/// How far ahead lists are loaded into the cache: their elements lie anywhere in memory.
-const AHEAD: usize = 4;
-/// Neighbors whose lists are loaded ahead; an element seldom needs links from more.
-const HOSTS: usize = 8;
-
 /// Gives elements of low in-degree links from their own neighbors, in place of refilled links to elements of high in-degree. Visits
 /// `points` in `order`. `chosen` has, for each point, how many neighbors the diversity rule chose: these come first in the list, and stay.
 /// Counts in-degrees on the threads of the pool it is called from.
@@ -52,15 +47,9 @@ pub(crate) fn spread_links(
         let elements = order[range].iter().map(|&at| points[at as usize]);
         Ok(elements.filter(|&element| counts[element as usize].load(Ordering::Relaxed) < enough).collect::<Vec<_>>())
     })?;
-    let poor = poor.concat();
     let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
-    for (at, &element) in poor.iter().enumerate() {
+    for element in poor.into_iter().flatten() {
         control.check()?;
-        if let Some(&later) = poor.get(at + 2 * AHEAD) {
-            distance::prefetch(draft.slots(later, 0));
-        }
-        let soon = poor.get(at + AHEAD).map_or(&[][..], |&soon| draft.neighbors(soon, 0));
-        soon.iter().take(HOSTS).for_each(|&host| distance::prefetch(draft.slots(host, 0)));
         for host in draft.neighbors(element, 0).to_vec() {
             if links[element as usize] >= enough {
                 break;
