@@ -1,7 +1,8 @@
 use database::{Database, Dsn, Error};
 
-/// Objects in other schemas must not shadow the catalog's, and settings of the role must not hide the warnings of a rebuild.
-const OPTIONS: &str = "-c search_path=pg_catalog -c client_min_messages=warning";
+/// Objects in other schemas must not shadow the catalog's, settings of the role must not hide the warnings of a rebuild, and those of the
+/// database must not change how literals are read.
+const OPTIONS: &str = "-c search_path=pg_catalog -c client_min_messages=warning -c standard_conforming_strings=on";
 
 /// Opens a session that no timeout of the server ends.
 pub(crate) async fn open(dsn: &Dsn, name: &str) -> Result<Database, Error> {

@@ -73,6 +73,13 @@ impl Queue {
     }
 }
 
+/// What a check finds wrong with an index that was rebuilt.
+struct Unhelped {
+    advice: String,
+    /// Whether its pages have errors.
+    is_damaged: bool,
+}
+
 /// Takes steps from the queue, one at a time, on its own session.
 pub(crate) struct Worker {
     pub(crate) dsn: Dsn,
@@ -244,30 +251,34 @@ impl Worker {
     /// Rebuilds an index because of a check, and checks the new one.
     async fn rebuild_and_check(&mut self, step: &Step, index: &Index, action: Action) -> Result<Outcome, Error> {
         let outcome = self.rebuild(step, index, action).await?;
-        if outcome == Outcome::Done {
-            self.check_again(step, index).await;
+        if outcome != Outcome::Done {
+            return Ok(outcome);
         }
+        let note = match self.until_stopped(step, self.check_again(&index.index)).await {
+            Ok(None) => return Ok(outcome),
+            Ok(Some(Unhelped { advice, is_damaged: true })) => return Ok(Outcome::Failed(advice)),
+            Ok(Some(Unhelped { advice, is_damaged: false })) => advice,
+            Err(_) if self.stop.is_cancelled() => return Ok(outcome),
+            // Only the check's result is missing.
+            Err(error) => format!("the new index could not be checked: {error}"),
+        };
+        (self.listener)(step, Event::Note(&note));
         Ok(outcome)
     }
 
-    /// If the new index is no better, another rebuild would not help: with some rows, pgvector's own build leaves many elements unreachable.
-    /// This is stored, so that the next run does not rebuild the index again. If this check fails, only its result is missing.
-    async fn check_again(&self, step: &Step, index: &Index) {
-        let name = format!("'{}'::regclass", index.index.replace('\'', "''"));
-        let remembered = async {
-            let found: String = self.database.value(&check_and_remember(&name)).await?;
-            let Some(why) = found.strip_prefix(REINDEX) else { return Ok(None) };
-            let advice = format!("a rebuild did not help: {why}");
-            let quoted = advice.replace('\'', "''");
-            let keep = format!("UPDATE lantern_index.checks SET advice = '{quoted}' WHERE index = {name}");
-            self.database.run(&keep).await.map(|()| Some(advice))
-        };
-        let note = match self.until_stopped(step, remembered).await {
-            Ok(found) => found,
-            Err(_) if self.stop.is_cancelled() => None,
-            Err(error) => Some(format!("the new index could not be checked: {error}")),
-        };
-        note.iter().for_each(|note| (self.listener)(step, Event::Note(note)));
+    /// Checks an index after its rebuild. If it is no better, another rebuild would not help: with some rows, pgvector's own build leaves
+    /// many elements unreachable. This is stored, so that the next run does not rebuild the index again. Errors in its pages stay a reason
+    /// to rebuild it: storage or memory may be bad.
+    async fn check_again(&self, name: &str) -> Result<Option<Unhelped>, Error> {
+        // The name is a parameter: owners of databases choose names, and settings by which a literal is read.
+        let found = self.database.rows_with(&check_and_remember("$1::text::regclass"), &[&name]).await?;
+        let found: String = found[0].get(0);
+        let Some(why) = found.strip_prefix(REINDEX) else { return Ok(None) };
+        let advice = format!("a rebuild did not help: {why}");
+        let keep = "UPDATE lantern_index.checks SET advice = CASE WHEN errors > 0 THEN advice ELSE $2 END \
+                    WHERE index = $1::text::regclass RETURNING errors > 0";
+        let kept = self.database.rows_with(keep, &[&name, &advice]).await?;
+        Ok(Some(Unhelped { is_damaged: kept.first().is_some_and(|row| row.get(0)), advice }))
     }
 
     /// Drops the leftovers of a failed rebuild; what has become of them, if there were any.

@@ -130,6 +130,28 @@ fn what_others_have_planted_is_not_called() {
 }
 
 #[test]
+fn settings_of_a_database_do_not_change_what_is_called() {
+    let scene = Scene::new();
+    let mut session = scene.database("slanted");
+    // With this setting, a backslash in a literal quotes the character after it.
+    session
+        .execute(
+            "ALTER DATABASE slanted SET standard_conforming_strings = off; CREATE TABLE a (v vector(3)); \
+             INSERT INTO a SELECT ARRAY[i, 1, 2]::vector FROM generate_series(1, 300) i; \
+             CREATE INDEX \"\\'||f())--\" ON a USING hnsw (v vector_l2_ops); \
+             SELECT lantern_index.check_and_remember(indexrelid) FROM pg_index WHERE indrelid = 'a'::regclass; \
+             UPDATE lantern_index.checks SET advice = 'reindex: it was said so'",
+        )
+        .unwrap();
+    let output = scene.command("slanted", &["--rebuild"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(finished(output).0, 0, "{said}");
+    assert!(said.contains(": done\n") && !said.contains("could not be checked"), "{said}");
+    let found = "SELECT check_result FROM lantern_index.indexes";
+    assert_eq!(session.value::<String>(found).unwrap(), "ok");
+}
+
+#[test]
 fn a_server_that_asks_for_a_password() {
     let scene = Scene::new();
     let mut session = scene.cluster.database("closed").unwrap();

@@ -290,3 +290,29 @@ fn a_rebuild_that_does_not_help_is_not_repeated() {
         "{remembered}"
     );
 }
+
+#[test]
+fn a_rebuilt_index_with_damaged_pages_is_a_failure_each_time() {
+    let scene = Scene::new();
+    let mut session = scene.database("damaged");
+    // Storage that damages every file: whatever a check finds, it finds errors.
+    session
+        .execute(
+            "CREATE TABLE a (id int, v vector(3)); INSERT INTO a SELECT i, ARRAY[i, 1, 2]::vector FROM generate_series(1, 300) i; \
+             CREATE INDEX a_v ON a USING hnsw (v vector_l2_ops); \
+             CREATE FUNCTION damage() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 NEW.errors := 3; IF TG_OP = 'INSERT' THEN NEW.advice := 'reindex: 3 errors in its pages, the first: x'; END IF; RETURN NEW; \
+             END $$; \
+             CREATE TRIGGER damage BEFORE INSERT OR UPDATE ON lantern_index.checks FOR EACH ROW EXECUTE FUNCTION damage(); \
+             SELECT lantern_index.check_and_remember('a_v')",
+        )
+        .unwrap();
+    for _ in 0..2 {
+        let before = files(&mut session);
+        let output = scene.command("damaged", &["--rebuild"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(finished(output).0, 1, "{said}");
+        assert!(said.contains("a_v: failed: a rebuild did not help: 3 errors in its pages"), "{said}");
+        assert!(files(&mut session) != before, "{said}");
+    }
+}
