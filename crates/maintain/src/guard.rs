@@ -47,13 +47,15 @@ pub(crate) async fn wait(
     }
 }
 
-/// The time, `HH:MM` by the server's clock and time zone, if it is outside the window.
+/// The time with its zone, if it is outside the window. The server's clock counts, in the time zone of the session, which the database or the role
+/// may set.
 pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Result<Option<String>, Error> {
     let Some(window) = settings.window else { return Ok(None) };
-    let minute = "SELECT (extract(hour FROM localtime) * 60 + extract(minute FROM localtime))::int";
-    let minute: i32 = database.value(minute).await?;
-    let is_open = window.contains(minute.unsigned_abs());
-    Ok((!is_open).then(|| format!("{:02}:{:02}", minute / 60, minute % 60)))
+    let now = "SELECT (extract(hour FROM localtime) * 60 + extract(minute FROM localtime))::int, \
+                      to_char(localtime, 'HH24:MI') || ' in time zone ' || current_setting('timezone')";
+    let rows = database.rows(now).await?;
+    let minute: i32 = rows[0].get(0);
+    Ok((!window.contains(minute.unsigned_abs())).then(|| rows[0].get(1)))
 }
 
 /// The oldest transaction id that is still running: rows that are dead by now were deleted by older transactions.

@@ -191,12 +191,13 @@ impl Worker {
         guard::wait(&self.database, step.index.table_oid, dead_since, &self.settings, &self.stop, &note).await
     }
 
-    /// After the table's last step, however that ended, vacuums the table if an index was rebuilt because of dead rows: with these rows in
-    /// the table, the next run would rebuild the index again. Once per table, since VACUUM scans all its indexes. Returns the step's
-    /// outcome, to which a failed VACUUM is added.
+    /// After the table's last step, vacuums the table if an index was rebuilt because of dead rows: with these rows in the table, the next
+    /// run would rebuild the index again. Once per table, since VACUUM scans all its indexes. Not if the last step could not begin: VACUUM may
+    /// not begin then either, and would repair the index that was not rebuilt. Returns the step's outcome, to which a failed VACUUM is added.
     async fn vacuum(&mut self, step: &Step, outcome: Outcome) -> Outcome {
         let table = step.index.table_oid;
-        if !self.queue.vacuum_now(table) || self.stop.is_cancelled() || self.owner.is_lost() {
+        let may_begin = !matches!(outcome, Outcome::Postponed(_) | Outcome::Stopped(_));
+        if !self.queue.vacuum_now(table) || !may_begin || self.stop.is_cancelled() || self.owner.is_lost() {
             return outcome;
         }
         let vacuumed = self.vacuumed(step, table).await.unwrap_or_else(|error| self.failed(&error));
@@ -221,7 +222,7 @@ impl Worker {
         // From PostgreSQL 18 on, VACUUM includes the tables that inherit from this one.
         let only = if recurses { "ONLY " } else { "" };
         (self.listener)(step, Event::Note("VACUUM of the table …"));
-        // A step may have been postponed because another session holds a lock on the table.
+        // Another session may have locked the table.
         self.limit_locks(self.settings.patience).await?;
         let outcome = self.statement(step, &format!("VACUUM {only}{name}")).await?;
         self.database.run("SET lock_timeout = 0").await?;
