@@ -121,6 +121,38 @@ fn one_word_for_each() {
 }
 
 #[test]
+fn dead_rows_of_values_that_fill_a_page() {
+    let mut session = database("indexes_wide");
+    // Of each element there are two pages, so that the pages read have at most 24 elements, a third of them deleted.
+    session
+        .execute(&format!(
+            "CREATE TABLE wide (id int, v vector(1990)) WITH (autovacuum_enabled = off); \
+             INSERT INTO wide SELECT i, {} FROM generate_series(1, 150) i; \
+             CREATE INDEX ON wide USING hnsw (v vector_l2_ops) WITH (external = true); DELETE FROM wide WHERE id % 3 = 0",
+            vectors(1990)
+        ))
+        .unwrap();
+    session.execute("VACUUM (INDEX_CLEANUP ON) wide").unwrap();
+    session.execute("DELETE FROM wide WHERE id % 3 = 1").unwrap();
+    session.flush_statistics().unwrap();
+    wait_for_dead_rows(&mut session, "wide", 50);
+    let reason = "50 percent of its rows are dead: rebuild, then VACUUM";
+    assert_eq!(advice(&mut session)["wide_v_idx"], ("rebuild".into(), reason.into()));
+}
+
+#[test]
+fn a_check_of_an_index_under_construction_says_nothing_of_the_finished_one() {
+    let mut session = with_rows("indexes_unfinished");
+    let index = "CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)";
+    let valid = |valid: bool| format!("UPDATE pg_index SET indisvalid = {valid} WHERE indexrelid = 't_idx'::regclass");
+    session.execute(&format!("{index}; {}", valid(false))).unwrap();
+    let said: String = session.value("SELECT lantern_index.check_and_remember('t_idx', 10)").unwrap();
+    assert!(said.contains("the index is not valid"), "{said}");
+    session.execute(&valid(true)).unwrap();
+    assert_eq!(advice(&mut session)["t_idx"].0, "unused");
+}
+
+#[test]
 fn a_check_is_remembered_until_the_index_is_made_anew() {
     let mut session = with_rows("indexes_checks");
     session

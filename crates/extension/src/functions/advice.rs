@@ -16,6 +16,9 @@ const TOO_MANY_DEAD: f64 = 0.20;
 /// With fewer elements in the pages that were read, an index is too small to judge.
 const TOO_FEW_TO_JUDGE: u64 = 20;
 
+/// The reason of a check for an index that CREATE or REINDEX CONCURRENTLY has not made valid, or not yet.
+const NOT_VALID: &str = "the index is not valid, its build did not end";
+
 /// Releases before this one can damage indexes: 0.8.2, 0.8.3 and 0.8.4 each fix a defect, of parallel builds, of VACUUM and of the
 /// repair after it.
 const FIRST_GOOD: [u32; 3] = [0, 8, 4];
@@ -58,7 +61,7 @@ impl Findings<'_> {
         // In an index of few elements, lists cannot be full.
         let can_be_full = structure.m.is_some_and(|m| elements > 2 * u64::from(m));
         if !self.valid {
-            return Some("the index is not valid, its build did not end".into());
+            return Some(NOT_VALID.into());
         }
         if errors > 0 {
             let first = self.first_error.unwrap_or_default();
@@ -100,6 +103,8 @@ pub(super) struct Facts<'a> {
     pub(super) dead_share: Option<f64>,
     /// The advice of the last check, if the index has not been rebuilt since.
     pub(super) checked: Option<&'a str>,
+    /// Whether all its pages were read.
+    pub(super) is_whole: bool,
     /// Elements with rows in the pages that were read.
     pub(super) live: u64,
     pub(super) deleted: u64,
@@ -117,7 +122,7 @@ pub(super) struct Judged {
 impl Facts<'_> {
     /// The first, gravest, problem that applies.
     pub(super) fn judge(&self, pgvector: Option<&str>) -> Judged {
-        let Self { usage, scans, dead_share, checked, live, deleted, unreadable, problem } = *self;
+        let Self { usage, scans, dead_share, checked, is_whole, live, deleted, unreadable, problem } = *self;
         let because = |advice, reason: String| Judged { advice, reason: Some(reason) };
         let unfinished = match usage {
             Usage::All => None,
@@ -130,7 +135,9 @@ impl Facts<'_> {
         if let Some(reason) = unfinished {
             return because("invalid", reason.into());
         }
-        if let Some(reason) = checked.and_then(|advice| advice.strip_prefix("reindex: ")) {
+        // What a check found while the index was built is over: the oid and the file stay the same.
+        let found = checked.and_then(|advice| advice.strip_prefix("reindex: ")).filter(|&reason| reason != NOT_VALID);
+        if let Some(reason) = found {
             return because("rebuild", format!("the last check found: {reason}"));
         }
         if let Some(problem) = problem {
@@ -145,7 +152,9 @@ impl Facts<'_> {
             let share = percent(deleted as f64 / all as f64);
             return because("rebuild", format!("about {share} percent of its elements are deleted"));
         }
-        if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && live >= TOO_FEW_TO_JUDGE) {
+        // Where values fill a page each, the pages that are read of a large index may have fewer elements.
+        let is_small = is_whole && live < TOO_FEW_TO_JUDGE;
+        if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && !is_small) {
             let share = percent(dead);
             return because("rebuild", format!("{share} percent of its rows are dead: rebuild, then VACUUM"));
         }

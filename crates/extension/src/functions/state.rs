@@ -84,6 +84,7 @@ unsafe fn state(
                 scans,
                 dead_share,
                 checked,
+                is_whole: sample.blocks <= 1 + PAGES,
                 deleted: sample.deleted,
                 live: sample.live,
                 unreadable: sample.unreadable,
