@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, anyhow};
 use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use maintain::{Action, Event, Outcome, Plan, Settings, Step, Stepped, metrics};
+use maintain::{Action, Event, Index, Outcome, Plan, Settings, Step, Stepped, metrics};
 use service::{Shutdown, Size, harmless};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args;
@@ -33,8 +34,15 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
 }
 
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
-    // On SIGTERM and SIGINT the current step is interrupted and its leftovers are dropped.
+    // On SIGTERM, SIGINT and SIGHUP the current step is interrupted and its leftovers are dropped.
     let Shutdown { drain: stop, abort } = Shutdown::on_signals().context("cannot handle signals")?;
+    if !is_kept_from_hanging_up() {
+        let (mut hangup, stop) = (signal(SignalKind::hangup()).context("cannot handle signals")?, stop.clone());
+        tokio::spawn(async move {
+            hangup.recv().await;
+            stop.cancel();
+        });
+    }
     let settings = Settings {
         rebuild: arguments.rebuild,
         drop_leftovers: arguments.drop_leftovers,
@@ -89,6 +97,13 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         (0, _) => Err(Failure::Said(LEFT)),
         (_, _) => Err(Failure::Said(1)),
     }
+}
+
+/// Whether SIGHUP was ignored when the program began, as `nohup` has it.
+fn is_kept_from_hanging_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Examines the indexes of a server, and carries out what is wanted, also if nobody can read the plan. Returns the errors, too; `None` if
@@ -188,15 +203,8 @@ fn text(plan: &Plan, settings: &Settings) -> String {
         let line: String = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}  ")).collect();
         lines.push(line.trim_end().to_owned());
     }
-    let bytes = plan.due().map(|step| step.index.size).max().unwrap_or(0);
-    let due = plan.due().count();
-    lines.push(format!("{} indexes, {due} need something.", plan.steps.len()));
-    if due > 0 {
-        lines.push(format!(
-            "A rebuild needs up to {} of disk for the new index and as much for WAL; how much is free, a client cannot know.",
-            Size(bytes.unsigned_abs())
-        ));
-    }
+    lines.push(format!("{} indexes, {} need something.", plan.steps.len(), plan.due().count()));
+    lines.extend(disk(plan, settings.jobs));
     lines.extend(plan.notes.iter().map(|note| format!("{}.", harmless(note))));
     let is_leftover = |step: &Step| step.action == Action::Drop;
     if !settings.rebuild && plan.due().any(|step| !is_leftover(step)) {
@@ -206,6 +214,27 @@ fn text(plan: &Plan, settings: &Settings) -> String {
         lines.push("--drop-leftovers drops what failed REINDEX CONCURRENTLY have left.".to_owned());
     }
     lines.join("\n") + "\n"
+}
+
+/// How much disk rebuilds need, `jobs` of them at a time, those of one table one after the other. A check may lead to a rebuild.
+fn disk(plan: &Plan, jobs: usize) -> Option<String> {
+    let (mut tables, mut more) = (BTreeMap::new(), "");
+    for Step { index: Index { server, database, table, size, valid, .. }, .. } in
+        plan.due().filter(|step| step.action != Action::Drop)
+    {
+        let largest = tables.entry((server, database, table)).or_insert(0);
+        *largest = size.unsigned_abs().max(*largest);
+        // A failed CREATE INDEX CONCURRENTLY may leave an empty file.
+        more = if *valid { more } else { ", and more for an index that is not valid" };
+    }
+    let mut sizes: Vec<u64> = tables.into_values().collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let bytes = Size(sizes.iter().take(jobs).sum());
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "Rebuilds need up to {bytes} of disk for new indexes and as much for WAL{more}; how much is free, a client cannot know."
+        )
+    })
 }
 
 /// Replaces the file atomically: the collector may read it at any time. The collector runs as another user, so that the file is
@@ -223,4 +252,32 @@ fn write(path: &Path, text: &str) -> Result<(), anyhow::Error> {
         let _ = fs::remove_file(&beside);
     }
     Ok(written?)
+}
+
+#[cfg(test)]
+mod tests {
+    use maintain::{Action, Index, Plan, Step};
+
+    use super::disk;
+
+    fn step(action: Action, table: &str, size: i64, valid: bool) -> Step {
+        Step { index: Index { table: table.to_owned(), size, valid, ..Index::default() }, action }
+    }
+
+    #[test]
+    fn disk_is_needed_for_as_many_rebuilds_as_run_at_a_time() {
+        let rebuilds =
+            [("a", 3), ("b", 2), ("b", 1), ("c", 1)].map(|(table, mb)| step(Action::Rebuild, table, mb << 20, true));
+        let mut plan = Plan { steps: rebuilds.into(), notes: Vec::new() };
+        for (jobs, words) in [(1, "up to 3072 kB of disk"), (2, "up to 5120 kB of disk"), (9, "up to 6144 kB of disk")]
+        {
+            let said = disk(&plan, jobs).unwrap();
+            assert!(said.contains(words) && !said.contains("not valid"), "{said}");
+        }
+        plan.steps.push(step(Action::Rebuild, "d", 0, false));
+        let said = disk(&plan, 1).unwrap();
+        assert!(said.contains("and more for an index that is not valid"), "{said}");
+        let others = [Action::Drop, Action::Keep].map(|action| step(action, "a", 1 << 20, false));
+        assert_eq!(disk(&Plan { steps: others.into(), notes: Vec::new() }, 1), None);
+    }
 }

@@ -27,6 +27,8 @@ const FETCH: u32 = 200;
 pub struct Database {
     /// The name of the database.
     pub name: String,
+    /// Host and port of its server, as in the connection string.
+    pub server: String,
     /// The process id of the server's backend.
     pub pid: i32,
     client: Client,
@@ -73,7 +75,10 @@ impl Database {
             let limit = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
             let tried = timeout(limit, Self::session(config, &tls, name)).await;
             let failure = match tried.unwrap_or_else(|_| Err(Failure::passing("timeout expired".to_owned()))) {
-                Ok(database) => return Ok(Ok(database)),
+                Ok(mut database) => {
+                    database.server = dsn.place();
+                    return Ok(Ok(database));
+                }
                 Err(failure) => failure,
             };
             if failure.is_final {
@@ -122,7 +127,8 @@ impl Database {
                 }
             }
         });
-        let mut database = Self { name: name.to_owned(), pid: 0, client, tls: tls.clone(), warnings, task };
+        let mut database =
+            Self { name: name.to_owned(), server: String::new(), pid: 0, client, tls: tls.clone(), warnings, task };
         database.pid = database.client.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.try_get(0)?;
         // Warnings at login, for instance of a collation's version, are of no statement.
         drop(database.take_warnings());

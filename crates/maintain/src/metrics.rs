@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use crate::plan::Plan;
 use crate::run::{Outcome, Stepped};
+use crate::survey::Index;
 
 /// The text of the file. `steps` is empty if a run changes nothing; `errors` counts servers and databases that could not be examined.
 #[must_use]
@@ -19,10 +20,10 @@ pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> Strin
     let mut indexes = BTreeMap::new();
     let mut bytes = BTreeMap::new();
     for step in &plan.steps {
-        let database = escaped(&step.index.database);
-        let advice = &step.index.advice;
-        *indexes.entry(format!("{{database=\"{database}\",advice=\"{advice}\"}}")).or_insert(0.0) += 1.0;
-        *bytes.entry(format!("{{database=\"{database}\"}}")).or_insert(0.0) += step.index.size as f64;
+        let Index { server, database, advice, size, .. } = &step.index;
+        let place = format!("server=\"{}\",database=\"{}\"", escaped(server), escaped(database));
+        *indexes.entry(format!("{{{place},advice=\"{advice}\"}}")).or_insert(0.0) += 1.0;
+        *bytes.entry(format!("{{{place}}}")).or_insert(0.0) += *size as f64;
     }
     gauge("indexes", "hnsw indexes by the word of advice, before anything was done", indexes);
     gauge("index_bytes", "size of all hnsw indexes", bytes);
@@ -66,7 +67,22 @@ fn escaped(label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::text;
-    use crate::plan::Plan;
+    use crate::plan::{Action, Plan, Step};
+    use crate::survey::Index;
+
+    #[test]
+    fn databases_of_one_name_are_told_apart_by_their_servers() {
+        let of = |server: &str| Step {
+            index: Index { server: server.to_owned(), ..Index::default() },
+            action: Action::Keep,
+        };
+        let text = text(&Plan { steps: ["a:5432", "b:5432"].map(of).into(), notes: Vec::new() }, &[], 0, 0);
+        for line in
+            ["indexes{server=\"a:5432\",database=\"\",advice=\"\"} 1", "index_bytes{server=\"b:5432\",database=\"\"} 0"]
+        {
+            assert!(text.contains(&format!("lantern_index_maintain_{line}\n")), "{text}");
+        }
+    }
 
     #[test]
     fn nothing_is_a_file_too() {

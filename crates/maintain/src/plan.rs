@@ -145,18 +145,15 @@ mod tests {
     fn index(name: &str, advice: &str, dead_share: f64, size: i64) -> Index {
         Index {
             database: "d".into(),
-            oid: 0,
-            table_oid: 0,
             index: name.into(),
             table: "t".into(),
             name: name.into(),
             size,
             dead_share,
-            deleted_share: 0.0,
             valid: advice != "invalid",
             dropped: name == "dropped",
             advice: advice.into(),
-            reason: String::new(),
+            ..Index::default()
         }
     }
 

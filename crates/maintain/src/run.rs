@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -146,7 +147,7 @@ pub async fn work(
             continue;
         }
         let workers = tokio::select! {
-            workers = Workers::of(dsn, name, settings.jobs) => workers,
+            workers = Workers::of(dsn, name, jobs(&steps, settings.jobs)) => workers,
             () = stop.cancelled() => Err(Outcome::told_to_stop()),
         };
         match workers {
@@ -158,6 +159,11 @@ pub async fn work(
         }
     }
     all
+}
+
+/// The number of sessions that can work at a time: two steps on one table do not.
+fn jobs(steps: &[Step], most: usize) -> usize {
+    steps.iter().map(|step| step.index.table_oid).collect::<HashSet<_>>().len().min(most)
 }
 
 /// Sessions in one database, which hold the lock against other runs of maintain.
@@ -222,5 +228,19 @@ impl Settings {
             Action::Check | Action::Rebuild | Action::RebuildAndVacuum => self.rebuild,
             Action::Keep | Action::Wait | Action::Look => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jobs;
+    use crate::plan::{Action, Step};
+    use crate::survey::Index;
+
+    #[test]
+    fn one_session_works_on_a_table() {
+        let of = |table_oid| Step { index: Index { table_oid, ..Index::default() }, action: Action::Rebuild };
+        let steps = [1, 2, 1, 3].map(of);
+        assert_eq!([1, 2, 8].map(|most| jobs(&steps, most)), [1, 2, 3]);
     }
 }

@@ -8,8 +8,10 @@ use crate::guard::taken;
 use crate::plan::is_leftover;
 
 /// An hnsw index, as `lantern_index.indexes` shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Index {
+    /// Host and port of the server, as the connection string names them.
+    pub server: String,
     /// The database it is in.
     pub database: String,
     /// Finds the index again after it is renamed, but not after REINDEX CONCURRENTLY, which makes a new one.
@@ -111,6 +113,7 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
     Ok(rows
         .iter()
         .map(|row| Index {
+            server: database.server.clone(),
             database: database.name.clone(),
             index: row.get(0),
             table: row.get(1),
