@@ -61,7 +61,7 @@ struct Front<'a> {
     per_page: usize,
     /// The elements taken so far, in page order.
     order: Vec<u32>,
-    /// How many of them are final: the first of them, of which other fronts know.
+    /// The length of the first part of `order`, which is final, and of which other fronts know.
     known: usize,
     /// Whether there is nothing left to take.
     ended: bool,

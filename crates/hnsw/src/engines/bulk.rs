@@ -16,8 +16,8 @@ use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space, TileOf, Tiles};
 use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 
-/// Differences in recall between two graphs of a sample may be chance up to this.
-const NO_CHANCE: f32 = 0.004;
+/// Differences in recall between two graphs of a sample are noise up to this.
+const NOISE: f32 = 0.004;
 
 /// The bulk engine: finds candidates for all elements at once instead of inserting elements.
 pub(crate) struct BulkEngine {
@@ -81,7 +81,7 @@ impl Engine for BulkEngine {
         let certain = space.measure.has_products() && augmentations.is_none();
         // Comparing sparse values by two metrics costs more than insertion: then bulk must have the higher recall.
         let costly = space.measure.inverts() && augmentations.is_some();
-        let margin = if costly { -NO_CHANCE } else { NO_CHANCE };
+        let margin = if costly { -NOISE } else { NOISE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points(), trial::MOST)? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
             let (draft, gathered) = first_graph(&setup, &taken)?;

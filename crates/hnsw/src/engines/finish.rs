@@ -14,8 +14,8 @@ use crate::select::{self, Gathered};
 use crate::space::Space;
 use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
-/// By how much insertion's recall must be higher for its graph to be used: at larger `ef_search` it is usually lower. In a small sample also
-/// the least lead with which insertion is tried: there it considers nearly all rows, and both graphs find nearly all.
+/// The least gain in recall for which insertion's graph is used, since at larger `ef_search` its recall is usually lower. The trial before
+/// must show the same gain: a small sample flatters insertion, which considers nearly all of its rows for each element.
 const CLEARLY: f32 = 0.015;
 
 /// If more recall than this is lost, groups of elements are islands, and links across are tried before navigation. If less is lost, links
@@ -37,7 +37,8 @@ const MENDED: f32 = 0.1;
 const ACROSS: u64 = 1 << 32;
 const MISSED: u64 = ACROSS + 1;
 
-/// If searches lose less recall than this on their way, another graph cannot find so much more that insertion would be used.
+/// With a smaller loss, even a graph that loses nothing would hardly gain [`CLEARLY`], a mean over two `ef_search`: at the larger one, less
+/// is lost.
 const LITTLE: f32 = 2.0 * CLEARLY;
 
 /// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved

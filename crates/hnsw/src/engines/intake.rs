@@ -34,7 +34,7 @@ impl Setup {
 pub(crate) struct Intake {
     pub(crate) setup: Setup,
     rows: Rows,
-    /// Whether a batch was not taken, or only in part.
+    /// Whether a batch has failed: then rows are missing, and all later calls fail.
     failed: bool,
 }
 
@@ -71,7 +71,7 @@ impl Intake {
     fn check(&self) -> Result<(), BuildError> {
         self.setup.control.check()?;
         match self.failed {
-            true => Err(BuildError::Internal("a batch before has failed".to_owned())),
+            true => Err(BuildError::Internal("an earlier batch has failed".to_owned())),
             false => Ok(()),
         }
     }

@@ -28,9 +28,9 @@ const QUERIES: usize = 800;
 const PART: usize = 4;
 /// Neighbors per query.
 const K: usize = 10;
-/// Visits of a search, on average, up to which insertion costs less than to find candidates for bulk. Embeddings have several hundred.
+/// Up to this many distances per search, on average, insertion costs less than to find candidates for bulk. Embeddings take several hundred.
 const FEW: usize = 150;
-/// In a small sample all searches visit few elements: at most one of this many rows counts as few.
+/// In a small sample all searches compute few distances: only those to at most one of this many rows count as few.
 const OF_ROWS: usize = 8;
 /// `ef_search` of the searches: low, since graphs differ most there.
 const EF_SEARCH: [usize; 3] = [10, 20, 40];
@@ -40,7 +40,7 @@ const EF_SEARCH: [usize; 3] = [10, 20, 40];
 pub(crate) struct Trial {
     bulk: Found,
     insertion: Found,
-    /// The number of visits by all searches that counts as few.
+    /// Up to how many distances, computed by all searches together, count as few.
     few: usize,
 }
 
@@ -58,8 +58,9 @@ impl Trial {
         self.insertion.mean() > self.bulk.mean() + margin
     }
 
-    /// Whether insertion's recall is near 1 and hardly below bulk's, and its searches visit few elements, or clearly fewer, as when a few
-    /// long vectors are the nearest neighbors of all queries. Insertion then also builds faster.
+    /// Whether at every `ef_search` insertion's recall is at least `NEARLY_ALL`, and at most `HARDLY` below bulk's, and its searches compute
+    /// at most `few` distances, or less than four fifths of bulk's: as when a few long vectors are the nearest neighbors of all queries.
+    /// Insertion then also builds faster.
     pub(crate) fn insertion_is_cheaper(&self) -> bool {
         const NEARLY_ALL: f32 = 0.99;
         const HARDLY: f32 = 0.001;

@@ -33,7 +33,7 @@ enum Comparison<'a> {
 struct Merged<'a> {
     /// Their positions among all pivots.
     at: Vec<u32>,
-    /// A large group, packed around its own mean, where tiles resolve its distances.
+    /// For a large group its pivots alone, packed around their own mean, so that tiles can resolve their distances.
     alone: Option<Pivots<'a>>,
 }
 

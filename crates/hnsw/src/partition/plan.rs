@@ -7,13 +7,13 @@ use crate::Pass;
 pub(crate) struct Plan {
     /// The number of nearest pivots that a point goes to, at the first and the second split; at later splits it is one.
     pub(crate) fans: [usize; 2],
-    /// Points of a leaf at most: all pairs of a leaf are compared.
+    /// The most points of a leaf, all pairs of which are compared.
     pub(crate) leaf_max: usize,
-    /// Points per part that the first split aims at.
+    /// Target size of a part of the first split, in points.
     first_aim: usize,
-    /// Points per leaf that later splits aim at.
+    /// Target size of a leaf, in points.
     pub(crate) leaf_aim: usize,
-    /// Pivots of a split at most: every point is compared with all of them.
+    /// The most pivots of a split: every point is compared with all of them.
     max_pivots: usize,
     /// Candidates taken for a point from all its leaves together.
     pub(crate) wanted: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Plan {
     pub(crate) keep: usize,
     /// Whether candidates are refined (`refine`): not with the smallest `ef_construction`.
     pub(crate) refines: bool,
-    /// Partitions added at most while candidates lack too many neighbors (`more`): none with a small `ef_construction`.
+    /// The most partitions that are added while candidates lack too many neighbors (`more`): none with a small `ef_construction`.
     pub(crate) more: u64,
     /// A pass that a benchmark leaves out.
     pub(crate) left_out: Option<Pass>,
@@ -31,7 +31,8 @@ pub(crate) struct Plan {
     pub(crate) defect: Defect,
 }
 
-/// Room for the element itself and its nearest pivots, so that together with the candidates they fill whole tiles.
+/// Places reserved for the element itself and its nearest pivots: `keep` is less by this, so that together with the candidates they fill
+/// whole tiles.
 const BESIDES: usize = 8;
 
 /// How the points of a group are compared.

@@ -131,7 +131,7 @@ pub(crate) fn refine_cell(
         }
     }
     for ((&at, list), &had) in cell.iter().zip(lists).zip(&*had) {
-        // The list is shorter if the representation of the leaves gave smaller distances: then the old list stays.
+        // If the leaves' representation underestimated distances, `limits` rejected too many candidates: then the old list stays.
         if list.len() >= had {
             found.replace(at as usize, list);
         }

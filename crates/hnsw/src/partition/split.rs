@@ -30,7 +30,8 @@ const HUB_FACTOR: usize = 16;
 const FEW: usize = 64;
 /// Points with the same nearest pivot are sorted by this many further pivots.
 const OTHER_PIVOTS: usize = 2;
-/// Points per center: pivots near the same center are adjacent in the order of the points. More centers did not clearly save CPU time or pages per search.
+/// There is one center per this many points. Pivots are sorted by their nearest center, so that near points are adjacent in the order.
+/// More centers did not clearly save CPU time or pages per search.
 const PER_CENTER: usize = 1 << 18;
 /// Points compared with the pivots at a time.
 const ASSIGN_AT_ONCE: usize = 512;
@@ -209,8 +210,8 @@ impl Partition<'_> {
         if fan == 1 || falls_apart(group, &parts) {
             return Ok(parts);
         }
-        // A hub is among the nearest pivots of nearly all points, but the single nearest of fewer. So the group is split `fan` times by
-        // different pivots, and each point goes to one part of each split.
+        // Hubs, which are among the nearest pivots of nearly all points, keep the group together. Each is the single nearest pivot of
+        // fewer points: so `fan` splits of fan-out 1, each by other pivots, replace the split.
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
             parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);

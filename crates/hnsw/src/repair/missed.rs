@@ -32,7 +32,7 @@ const FEW: usize = 256;
 /// The third round is the last if it misses more than this share of what the second one missed, which must be at least `COUNTED`: then
 /// elements are missed one by one, and not by groups, where a link to one element of a group leads to all.
 const STILL: f32 = 0.875;
-/// Fewer missed elements do not tell two rounds apart.
+/// With fewer missed elements, two rounds cannot be compared.
 const COUNTED: usize = 16;
 /// An element gives up at most one in this many of its links.
 const GIVEN: usize = 4;

@@ -63,8 +63,8 @@ pub(crate) struct Navigation<'a> {
     control: &'a Control,
 }
 
-/// Whether navigation may raise the recall by as much as the guard takes for a loss. If few elements are searched for, the others profit
-/// little, so one in `n` searches mends about an `n`th of what is `lost`. If every second one is, most of the others profit, too.
+/// Whether navigation may mend more than the guard takes for a loss ([`LOST`]). If only every `n`th element is searched for, it mends about
+/// an `n`th of what is `lost`; but nearly all of it if every second one is, since most of the others profit, too.
 pub(crate) fn may_mend(lost: f32, points: usize) -> bool {
     let one_of = one_of_rows(points);
     lost > LOST * if one_of > 2 { one_of as f32 } else { 1.0 }
@@ -136,7 +136,8 @@ impl<'a> Navigation<'a> {
     }
 
     /// Searches for these elements alone, in ascending order, and links them, at layer 0: a trial of what [`Navigation::improve`] does for
-    /// them. Unlike there, elements consider all that chose them, and no neighbors on upper layers. `points` are all elements that have neighbors, in ascending order.
+    /// them. Unlike there, all elements that chose an element are its candidates, however many, and its neighbors on upper layers are not.
+    /// `points` are all elements that have neighbors, in ascending order.
     pub(crate) fn try_for(self, draft: &mut Draft, points: &[u32], sought: &[u32]) -> Result<(), BuildError> {
         let Self { space, pool, control, .. } = self;
         let position = |element: u32| points.binary_search(&element).ok().map(|at| at as u32);

@@ -16,8 +16,8 @@ use crate::{BuildError, Control};
 const SAMPLE: usize = 4096;
 /// At first a host gives up at most one of this many slots.
 const GIVEN: usize = 32;
-/// A round that links at most one in this many of the elements that are left is the last.
-const ROUNDS: u64 = 64;
+/// A round that links at most one in this many of the elements still unreachable is the last.
+const FEW: u64 = 64;
 
 /// Elements whose links a task follows.
 const AT_ONCE: usize = 512;
@@ -166,14 +166,14 @@ impl<'a> Layer<'a> {
                 }
             }
             stranded.retain(|&element| !self.is_reached(element));
-            if linked - before <= stranded.len() as u64 / ROUNDS {
+            if linked - before <= stranded.len() as u64 / FEW {
                 return Ok(linked);
             }
         }
     }
 
-    /// Links elements from which the entry point is unreachable back to their predecessors: a search that arrives there would
-    /// never find the others.
+    /// Gives elements without a path to the entry point a link to their predecessor: a search that arrives there could not get out.
+    /// Returns the number of links.
     fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
         let elements = self.draft.len() as u32;
         let mut out = self.sweep_out(entry, control)?;

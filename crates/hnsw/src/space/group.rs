@@ -24,7 +24,8 @@ pub(crate) struct Group {
     packed: Packed,
     /// Codes per point: dimensions or principal components.
     width: usize,
-    /// Added to every distance of a point, or the number of its bits that are set; infinite for the padding.
+    /// A term for each point: its squared norm, the term of its codes, or the number of its bits that are set; 0 where tiles need none, and
+    /// infinite for the padding.
     terms: Vec<f32>,
     /// Factor of the sums of tiles.
     scale: f32,

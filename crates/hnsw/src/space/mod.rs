@@ -121,8 +121,8 @@ impl Measure {
     /// same order, and distinguishes near-identical values whose products are equal in f32.
     pub(crate) fn for_building(self) -> Self {
         match self.metric {
-            // Half precision normalises to three digits only: between near-identical values the norms decide, which Euclidean
-            // distance ignores.
+            // Norms in half precision are 1 to three digits only. Among near-identical values the errors of the norms decide the order by
+            // inner product, which is what searches see; Euclidean distance has another order.
             Metric::Cosine if self.elements != Elements::F16 => {
                 let euclidean = self.by(Metric::L2).unwrap_or(self);
                 // A search computes products near 1 in f32; the squared distance is twice their difference from 1.
@@ -323,7 +323,8 @@ impl Tiles {
         }
     }
 
-    /// The mean of values without the tenth farthest from it, which a few huge values do not move. Zeros if it is not finite.
+    /// The trimmed mean of values, without the tenth that is farthest from their mean: a few huge values do not move it. Zeros if it is not
+    /// finite.
     pub(crate) fn middle(&self, mut values: Vec<&[u8]>) -> Vec<f32> {
         let mut decoded = vec![0f32; self.dims];
         let mut mean = |values: &[&[u8]]| {
