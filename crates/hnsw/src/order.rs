@@ -72,7 +72,7 @@ struct Front<'a> {
 struct Round {
     /// The elements taken in this round.
     taken: Table,
-    candidates: Candidates,
+    candidates: Linked,
 }
 
 impl<'a> Front<'a> {
@@ -141,7 +141,7 @@ impl Round {
 
 /// Elements that the page being filled links to.
 #[derive(Default)]
-struct Candidates {
+struct Linked {
     elements: Table,
     /// The links to each from the page; 0 once it is on the page.
     links: Vec<u16>,
@@ -149,7 +149,7 @@ struct Candidates {
     by_links: Vec<VecDeque<u32>>,
 }
 
-impl Candidates {
+impl Linked {
     /// Counts a link to an element.
     fn add(&mut self, element: u32) {
         let at = self.elements.add(element);
@@ -238,7 +238,7 @@ mod tests {
 
     use graph::{Graph, HeapTid, HeapTids};
 
-    use super::{Candidates, FRONT, by_page, elements_per_page};
+    use super::{FRONT, Linked, by_page, elements_per_page};
     use crate::draft::Draft;
     use crate::random::Random;
     use crate::testing::{cube, pool, store};
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn the_candidate_with_most_links_is_taken_of_several_the_first_that_got_them() {
         // For each candidate its links, and when it got the last one.
-        let (mut candidates, mut model, mut random) = (Candidates::default(), HashMap::new(), Random::new(1));
+        let (mut candidates, mut model, mut random) = (Linked::default(), HashMap::new(), Random::new(1));
         let mut gone = HashSet::new();
         for step in 0..5000 {
             let element = (random.below(60) * random.below(60)) as u32;

@@ -28,13 +28,15 @@ const SAMPLE: usize = 16;
 /// A candidate of more than this many times its fair share of points is a hub.
 const HUB_FACTOR: usize = 4;
 
-/// For each element, the number of points whose candidate it is.
-pub(crate) struct Known {
+/// The hubs among candidates.
+pub(crate) struct Hubs {
+    /// For each element, the number of points whose candidate it is.
     counts: Vec<AtomicU32>,
+    /// An element with a higher count is a hub.
     most: u32,
 }
 
-impl Known {
+impl Hubs {
     /// Counts the candidates of `points`, which are in ascending order. `order` has their positions, near points adjacent: they share
     /// candidates, whose counts are then in the cache. Runs on the threads of the pool it is called from.
     pub(crate) fn count(
@@ -57,7 +59,7 @@ impl Known {
         Ok(Self { counts, most: (HUB_FACTOR * found.keep()) as u32 })
     }
 
-    fn by_many(&self, element: u32) -> bool {
+    fn has(&self, element: u32) -> bool {
         self.counts[element as usize].load(Ordering::Relaxed) > self.most
     }
 }
@@ -93,11 +95,11 @@ pub(crate) fn refine_cell(
     tiles: Tiles,
     points: &[u32],
     cell: &[u32],
-    (found, known): (&Candidates, &Known),
+    (found, hubs): (&Candidates, &Hubs),
     scratch: &mut Scratch,
 ) {
     let keep = found.keep();
-    scratch.gather(points, cell, found, known);
+    scratch.gather(points, cell, found, hubs);
     let cell_points = std::mem::take(&mut scratch.cell);
     let representation = Representation::of(space, tiles, &cell_points).find(|representation| {
         representation.pack(space, tiles, &cell_points, &mut scratch.rows);
@@ -141,13 +143,13 @@ pub(crate) fn refine_cell(
 impl Scratch {
     /// Collects the candidates of all points of a cell, and for each list the distance below which new ones enter it. Hubs stay in the
     /// lists that have them.
-    fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, known: &Known) {
+    fn gather(&mut self, points: &[u32], cell: &[u32], found: &Candidates, hubs: &Hubs) {
         let Self { cell: elements, others, seen, own, lists, limits, had, reaches, .. } = self;
         others.drain(..).for_each(|other| seen[other as usize / 64] = 0);
-        seen.resize(known.counts.len().div_ceil(64), 0);
+        seen.resize(hubs.counts.len().div_ceil(64), 0);
         let mut take = |other: u32| {
             let (word, bit) = (&mut seen[other as usize / 64], 1 << (other % 64));
-            if *word & bit == 0 && !known.by_many(other) {
+            if *word & bit == 0 && !hubs.has(other) {
                 *word |= bit;
                 others.push(other);
             }
@@ -166,7 +168,7 @@ impl Scratch {
             had.push(own.len());
             reaches.push(own.last().map_or(f32::INFINITY, |last| last.distance()));
             list.clear();
-            list.extend(own.iter().filter(|candidate| known.by_many(candidate.element())));
+            list.extend(own.iter().filter(|candidate| hubs.has(candidate.element())));
             own.iter().for_each(|candidate| take(candidate.element()));
         }
     }
@@ -183,7 +185,7 @@ impl Scratch {
 mod tests {
     use distance::Candidate;
 
-    use super::{Known, Scratch, refine_cell};
+    use super::{Hubs, Scratch, refine_cell};
     use crate::Control;
     use crate::candidates::Candidates;
     use crate::space::{Codes, Space};
@@ -207,8 +209,8 @@ mod tests {
         for &point in &points {
             found.add(point as usize, std::iter::once(exact.candidate(point, (point + 1) % COUNT)));
         }
-        let known = Known::count(&points, &points, &found, &Control::default()).unwrap();
-        refine_cell(space, tiles, &points, &cell, (&found, &known), &mut Scratch::default());
+        let hubs = Hubs::count(&points, &points, &found, &Control::default()).unwrap();
+        refine_cell(space, tiles, &points, &cell, (&found, &hubs), &mut Scratch::default());
         let mut hits = 0;
         for &point in &cell {
             // The points of the cell, and the candidate of its last point.

@@ -73,9 +73,9 @@ impl Partition<'_> {
             let cells: Vec<&[u32]> = cells.flat_map(refine::even_cells).collect();
             #[cfg(test)]
             let cells: Vec<&[u32]> = cells.into_iter().filter(|cell| !self.is_lost(cell[0], &pivots_of)).collect();
-            let known = refine::Known::count(self.points, &all, found, self.control)?;
+            let hubs = refine::Hubs::count(self.points, &all, found, self.control)?;
             self.control.section("refinement").for_each_init(cells.into_par_iter(), |scratch, cell| {
-                refine::refine_cell(space, tiles, self.points, cell, (found, &known), scratch);
+                refine::refine_cell(space, tiles, self.points, cell, (found, &hubs), scratch);
                 Ok(())
             })?;
         }

@@ -24,9 +24,9 @@ use crate::{BuildError, Control, Pool};
 const EF: usize = 24;
 /// `(points, n)`: at layer 0, with up to `points` points, every `n`th one is searched for. Searches cost more in larger tables.
 const ONE_OF: [(usize, usize); 2] = [(50_000, 1), (200_000, 2)];
-/// With more points, every `FEWEST`th one is searched for; also where `ef_construction` is at most `CHEAP`: the graph costs so little then
-/// that searches for all points would take longer.
-const FEWEST: usize = 4;
+/// With more points, every `SPARSE_STEP`th one is searched for; also where `ef_construction` is at most `CHEAP`: the graph then costs so
+/// little that searches for all points would take longer.
+const SPARSE_STEP: usize = 4;
 const CHEAP: u16 = 32;
 /// At most this many points are searched for: in the largest tables every step of a search waits for memory.
 const SEARCHED: usize = 100_000;
@@ -72,14 +72,14 @@ pub(crate) fn may_mend(lost: f32, points: usize) -> bool {
 
 /// At layer 0 with `points` points, every `n`th is searched for; returns `n`.
 fn one_of(points: usize, ef_construction: u16) -> usize {
-    let least = if ef_construction > CHEAP { 1 } else { FEWEST };
+    let least = if ef_construction > CHEAP { 1 } else { SPARSE_STEP };
     one_of_rows(points).max(least)
 }
 
 /// [`one_of`] where the graph is not cheap.
 fn one_of_rows(points: usize) -> usize {
     let affordable = ONE_OF.iter().find(|(most, _)| points <= *most);
-    affordable.map_or(FEWEST, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))
+    affordable.map_or(SPARSE_STEP, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))
 }
 
 impl<'a> Navigation<'a> {

@@ -51,7 +51,7 @@ pub(crate) struct Selector {
 
 /// Which distances between candidates have been computed.
 #[derive(Clone, Copy, PartialEq)]
-enum Known {
+enum Computed {
     /// All, from codes.
     ByCodes,
     /// All, from the values.
@@ -80,12 +80,12 @@ impl Selector {
             return list.len();
         }
         self.take_in(candidates);
-        let known = self.compare(rule, element);
+        let computed = self.compare(rule, element);
         self.ranked.clear();
         self.ranked.extend(0..self.members.len() as u32);
         let by_rule = match rule.space.euclidean() {
-            Some(euclidean) => self.pick_by_both(rule, euclidean, known, element),
-            None => self.pick(rule, known, element),
+            Some(euclidean) => self.pick_by_both(rule, euclidean, computed, element),
+            None => self.pick(rule, computed, element),
         };
         let named = |&at: &u32| Candidate::new(self.distances[at as usize], self.members[at as usize]);
         list.extend(self.chosen.iter().map(named));
@@ -99,24 +99,24 @@ impl Selector {
         self.distances.extend(candidates.iter().map(|candidate| candidate.distance()));
     }
 
-    fn pick_by_both(&mut self, rule: Rule<'_>, euclidean: Space<'_>, known: Known, element: u32) -> usize {
-        let by_metric = self.pick(Rule { wanted: rule.wanted * 3 / 4, ..rule }, known, element);
+    fn pick_by_both(&mut self, rule: Rule<'_>, euclidean: Space<'_>, computed: Computed, element: u32) -> usize {
+        let by_metric = self.pick(Rule { wanted: rule.wanted * 3 / 4, ..rule }, computed, element);
         let first = std::mem::take(&mut self.chosen);
         let distances = self.distances.clone();
-        let known = if known == Known::ByCodes {
+        let computed = if computed == Computed::ByCodes {
             self.turn_euclidean(rule.space, element);
-            known
-        } else if known == Known::ByValues && euclidean.measure.inverts() {
+            computed
+        } else if computed == Computed::ByValues && euclidean.measure.inverts() {
             self.inverted.turn_euclidean();
             let distances = self.inverted.distances(euclidean, element, &mut self.sums);
             self.distances.iter_mut().zip(distances).for_each(|(distance, euclidean)| *distance = euclidean);
             self.compare_inverted();
-            known
+            computed
         } else {
             let measure = |&other: &u32| euclidean.distance(element, other);
             self.distances.iter_mut().zip(&self.members).for_each(|(distance, other)| *distance = measure(other));
             // The computed distances between candidates are of the other metric.
-            Known::Nothing
+            Computed::Nothing
         };
         self.sorted.clear();
         let others = self.ranked.iter().filter(|at| !first.contains(at));
@@ -125,7 +125,7 @@ impl Selector {
         self.ranked.clear();
         self.ranked.extend(self.sorted.iter().map(|candidate| candidate.element()));
         let by_distance =
-            self.pick(Rule { space: euclidean, wanted: rule.wanted - first.len(), ..rule }, known, element);
+            self.pick(Rule { space: euclidean, wanted: rule.wanted - first.len(), ..rule }, computed, element);
         let (others, rest) = self.chosen.split_at(by_distance);
         self.chosen = [&first[..by_metric], others, &first[by_metric..], rest].concat();
         self.distances = distances;
@@ -135,7 +135,7 @@ impl Selector {
     /// The diversity rule with refill (algorithm 4 of the HNSW paper with `keepPrunedConnections`, and the slack of DiskANN's RobustPrune):
     /// takes candidates, nearest first, that are nearer to the element than to any neighbor chosen before; the nearest of the pruned
     /// candidates then fill the list. Returns how many the rule chose.
-    fn pick(&mut self, rule: Rule<'_>, known: Known, element: u32) -> usize {
+    fn pick(&mut self, rule: Rule<'_>, computed: Computed, element: u32) -> usize {
         self.chosen.clear();
         if self.ranked.len() <= rule.wanted {
             self.chosen.extend_from_slice(&self.ranked);
@@ -143,8 +143,8 @@ impl Selector {
         }
         self.taken.clear();
         self.taken.resize(self.members.len(), false);
-        match known {
-            Known::Nothing => self.one_by_one(rule, element),
+        match computed {
+            Computed::Nothing => self.one_by_one(rule, element),
             _ => self.by_distances(rule, element),
         }
         let by_rule = self.chosen.len();
@@ -212,7 +212,7 @@ impl Selector {
 
     /// Computes the distances between candidates by tiles, except Manhattan distances. Where codes do not resolve them, exact distances are
     /// used, also to the element.
-    fn compare(&mut self, rule: Rule<'_>, element: u32) -> Known {
+    fn compare(&mut self, rule: Rule<'_>, element: u32) -> Computed {
         let space = rule.space;
         let count = self.members.len();
         // By Manhattan distance, tiles of all pairs cost more than comparing each with the chosen neighbors.
@@ -225,7 +225,7 @@ impl Selector {
                 self.group.pack_codes(codes, &self.members);
                 self.group.all_pairs(tiles, &mut self.between);
                 self.width = self.group.padded();
-                return Known::ByCodes;
+                return Computed::ByCodes;
             }
             self.sorted.clear();
             self.sorted.extend(self.members.iter().map(|&other| Candidate::new(space.distance(element, other), other)));
@@ -235,7 +235,11 @@ impl Selector {
             self.sorted = sorted;
         }
         let Some(tiles) = tiles else {
-            return if space.measure.inverts() && count <= MOST_COMPARED { self.invert(rule) } else { Known::Nothing };
+            return if space.measure.inverts() && count <= MOST_COMPARED {
+                self.invert(rule)
+            } else {
+                Computed::Nothing
+            };
         };
         if tiles.metric == Metric::L2 {
             self.center.resize(tiles.dims, 0.0);
@@ -244,18 +248,18 @@ impl Selector {
         self.group.pack(space, tiles, &self.members, Some(&self.center), false);
         self.group.all_pairs(tiles, &mut self.between);
         self.width = self.group.padded();
-        Known::ByValues
+        Computed::ByValues
     }
 
     /// Computes the distances between sparse candidates by inverted lists, unless they share most of their dimensions: then comparing each
     /// with the chosen neighbors costs less.
-    fn invert(&mut self, rule: Rule<'_>) -> Known {
+    fn invert(&mut self, rule: Rule<'_>) -> Computed {
         self.inverted.fill(rule.space, &self.members);
         if self.inverted.shared() > self.inverted.entries() * rule.wanted / 2 {
-            return Known::Nothing;
+            return Computed::Nothing;
         }
         self.compare_inverted();
-        Known::ByValues
+        Computed::ByValues
     }
 
     fn compare_inverted(&mut self) {

@@ -6,8 +6,8 @@ use std::path::{Component, Path};
 /// Mount point of cgroup v2.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The default limit leaves this fraction of memory to the rest of the system, plus a fixed part for connections and page cache.
-const MARGIN_SHARE: u64 = 8;
+/// The default limit leaves one of this many parts of memory to the rest of the system, plus `MARGIN` for connections and page cache.
+const MARGIN_DIVISOR: u64 = 8;
 const MARGIN: u64 = 128 << 20;
 
 /// The default limit in bytes: the memory of the system or, if less, the limit of the control groups around this process, minus a margin.
@@ -21,13 +21,13 @@ pub(crate) fn default_limit() -> u64 {
 
 /// The default limit for a machine or container with `total` bytes.
 fn limit_of(total: u64) -> u64 {
-    total - (total / MARGIN_SHARE).saturating_add(MARGIN).min(total / 2)
+    total - (total / MARGIN_DIVISOR).saturating_add(MARGIN).min(total / 2)
 }
 
 /// The least memory in bytes of a machine or container on which a builder with default settings may use `bytes` for builds.
 #[must_use]
 pub fn machine_for(bytes: u64) -> u64 {
-    let shares = u128::from(MARGIN_SHARE);
+    let shares = u128::from(MARGIN_DIVISOR);
     let by_share = (u128::from(bytes) + u128::from(MARGIN)) * shares / (shares - 1) + 1;
     let by_half = 2 * u128::from(bytes);
     u64::try_from(by_share.min(by_half)).unwrap_or(u64::MAX)
