@@ -66,12 +66,7 @@ impl Draft {
         self.levels[element as usize]
     }
 
-    /// The first element of the highest level.
-    pub(crate) fn entry(&self) -> Option<u32> {
-        self.entry
-    }
-
-    /// The entry point, and its level.
+    /// The entry point, which is the first element of the highest level, and its level.
     pub(crate) fn entry_point(&self) -> Option<(u32, u8)> {
         self.entry.map(|entry| (entry, self.level(entry)))
     }

@@ -129,7 +129,7 @@ impl Layers<'_> {
         control.ran("levels");
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
-        let top = draft.entry().map_or(0, |entry| draft.level(entry));
+        let top = draft.entry_point().map_or(0, |(_, top)| top);
         // All upper layers run together, since each has few tasks. Layer 0 follows, so that its candidates and theirs are never in memory
         // together.
         let gather =

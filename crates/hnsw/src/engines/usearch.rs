@@ -15,7 +15,7 @@ use super::finish::Completion;
 use super::intake::{Intake, Setup};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
-use crate::select::{Far, Gathered};
+use crate::select::Gathered;
 use crate::space::Space;
 use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBatch};
 
@@ -55,17 +55,7 @@ impl Engine for UsearchEngine {
         let space = setup.searched();
         let (draft, near) = index.read_back(&setup.spec, &points, elements, space)?;
         drop(index);
-        let order = (0..points.len() as u32).collect();
-        let gathered = Gathered {
-            points,
-            order,
-            near,
-            far: Far::none(),
-            at_least: AT_LEAST,
-            also: None,
-            mutual: false,
-            left_out: None,
-        };
+        let gathered = Gathered::by_insertion(points, near, AT_LEAST);
         Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken)
     }
 }

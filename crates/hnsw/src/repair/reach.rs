@@ -25,9 +25,9 @@ const AT_ONCE: usize = 512;
 /// Makes every element of every layer reachable from the entry point, and counts the links made at layer 0. Runs on the threads of the pool
 /// it is called from.
 pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
-    let Some(entry) = draft.entry() else { return Ok(0) };
+    let Some((entry, top)) = draft.entry_point() else { return Ok(0) };
     let mut linked = 0;
-    for layer in (0..=draft.level(entry)).rev() {
+    for layer in (0..=top).rev() {
         let mut layer = Layer::new(draft, layer, entry, control)?;
         linked = layer.repair(space, control)?;
         // Only at layer 0: there, most searches do not begin at the entry point.

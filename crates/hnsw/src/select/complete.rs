@@ -105,6 +105,12 @@ struct Scratch {
 }
 
 impl Gathered {
+    /// Candidates of an engine that inserts elements: without pivots, and without reverse-edge selection, since insertion has reverse links.
+    pub(crate) fn by_insertion(points: Vec<u32>, near: Candidates, at_least: usize) -> Self {
+        let order = (0..points.len() as u32).collect();
+        Self { points, order, near, also: None, far: Far::none(), at_least, mutual: false, left_out: None }
+    }
+
     /// All elements, near ones adjacent. Each of `duplicates`, `(duplicate, first element of the same value)`, follows that first element.
     pub(crate) fn near_order(&self, duplicates: &[(u32, u32)]) -> Vec<u32> {
         let points = self.order.iter().map(|&at| self.points[at as usize]);
@@ -195,25 +201,14 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
-    use super::{Far, Gathered, fill};
+    use super::{Gathered, fill};
     use crate::candidates::Candidates;
     use crate::draft::Draft;
     use crate::testing::{cube, euclidean, pool, store};
     use crate::{Control, Pass};
 
     fn gathered(count: usize, at_least: usize) -> Gathered {
-        let points: Vec<u32> = (0..count as u32).collect();
-        let near = Candidates::new(count, 32);
-        Gathered {
-            order: points.clone(),
-            points,
-            near,
-            also: None,
-            far: Far::none(),
-            at_least,
-            mutual: false,
-            left_out: None,
-        }
+        Gathered::by_insertion((0..count as u32).collect(), Candidates::new(count, 32), at_least)
     }
 
     fn lists(gathered: Gathered) -> Vec<Vec<u32>> {

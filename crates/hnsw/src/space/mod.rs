@@ -75,7 +75,8 @@ impl Measure {
     /// `None` if values of this type do not have the metric.
     pub(crate) fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let kernel = distance::kernel(elements, metric)?;
-        let tiles = Tiles::of(elements, metric, dims);
+        // Sparse values may get tiles later ([`Self::for_values`]).
+        let tiles = if elements == Elements::Sparse { None } else { Tiles::new(elements, metric, dims) };
         Some(Self { elements, metric, dims, kernel, tiles, resolution: f32::NEG_INFINITY })
     }
 
@@ -91,7 +92,7 @@ impl Measure {
         let filled = entries as f64 / sample.len() as f64 * elements as f64 * FILLED as f64
             >= f64::from(self.dims) * rows as f64;
         // Without kernels for codes, a tile may cost more than inverted lists.
-        let tiles = Tiles::with_kernels(self.elements, self.metric, self.dims);
+        let tiles = Tiles::new(self.elements, self.metric, self.dims);
         Self { tiles: tiles.filter(|tiles| filled && tiles.codes.is_some()), ..self }
     }
 
@@ -144,7 +145,7 @@ impl Measure {
     /// The same values by another metric that has a dot-product form.
     pub(crate) fn by(&self, metric: Metric) -> Option<Self> {
         let kernel = distance::kernel(self.elements, metric)?;
-        let tiles = self.tiles.and_then(|_| Tiles::with_kernels(self.elements, metric, self.dims));
+        let tiles = self.tiles.and_then(|_| Tiles::new(self.elements, metric, self.dims));
         Some(Self { metric, kernel, tiles, ..*self })
     }
 }
@@ -292,12 +293,8 @@ impl Space<'_> {
 }
 
 impl Tiles {
-    /// Tiles for a type and metric that have them, apart from sparse values ([`Measure::for_values`]).
-    pub(crate) fn of(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
-        if elements == Elements::Sparse { None } else { Self::with_kernels(elements, metric, dims) }
-    }
-
-    fn with_kernels(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
+    /// `None` if values of this type do not have the metric.
+    fn new(elements: Elements, metric: Metric, dims: u32) -> Option<Self> {
         let (tile, codes) = match metric {
             Metric::L2 | Metric::InnerProduct | Metric::Cosine => {
                 (TileOf::Vectors(distance::tile_kernel()), distance::code_kernels())

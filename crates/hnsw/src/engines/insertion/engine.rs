@@ -8,7 +8,7 @@ use crate::engines::finish::Completion;
 use crate::engines::intake::{Intake, Setup};
 use crate::input::TakenRows;
 use crate::random::Random;
-use crate::select::{Far, Gathered};
+use crate::select::Gathered;
 use crate::tasks::ranges;
 use crate::{BuildError, Engine, Finished, Phase, RowBatch};
 
@@ -78,10 +78,7 @@ pub(crate) fn insert_all(setup: &Setup, taken: &TakenRows, points: Vec<u32>) -> 
                 Ok(())
             })?;
         }
-        let order = (0..points.len() as u32).collect();
         drop(graph);
-        let gathered =
-            Gathered { points, order, near, also: None, far: Far::none(), at_least: 0, mutual: false, left_out: None };
-        Ok((draft, gathered))
+        Ok((draft, Gathered::by_insertion(points, near, 0)))
     })
 }
