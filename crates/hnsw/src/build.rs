@@ -83,8 +83,8 @@ pub trait Engine: Send {
     /// Takes rows; may work on them before it returns. Several batches at once are checked on several threads.
     ///
     /// # Errors
-    /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::TooManyElements`], [`BuildError::Cancelled`],
-    /// [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
+    /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::HeapTid`], [`BuildError::TooManyElements`],
+    /// [`BuildError::Cancelled`], [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
     fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError>;
 
     /// Takes the rows of one batch.

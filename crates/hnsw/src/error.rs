@@ -48,6 +48,12 @@ pub enum BuildError {
         /// What is wrong: not a number, infinite, …
         problem: &'static str,
     },
+    /// A heap TID that no row can have.
+    #[error("row {row} has an invalid heap TID")]
+    HeapTid {
+        /// The row, counted from 0 over the whole build.
+        row: u64,
+    },
     /// More elements than element numbers.
     #[error("more than {0} elements")]
     TooManyElements(u64),

@@ -154,14 +154,14 @@ impl Rows {
         Ok((tids, values))
     }
 
-    /// Checks rows, and hashes their values. Fails for the first value that is not as it must be.
+    /// Checks rows, and hashes their values. Fails for the first row that is not as it must be.
     fn checked_hashes(&self, tids: &[HeapTid], values: &[&[u8]]) -> Result<Vec<u32>, BuildError> {
         let first = self.tids.len() as u64;
         let row = |(at, (tid, value)): (usize, (&HeapTid, &&[u8]))| {
             let row = first + at as u64;
             check::check(&self.spec, row, value)?;
             if !tid.is_valid() {
-                return Err(BuildError::Value { row, problem: "of no valid heap TID" });
+                return Err(BuildError::HeapTid { row });
             }
             Ok(self.hasher.clone().hash64(value) as u32)
         };
@@ -425,6 +425,15 @@ mod tests {
         }
         let mut rows = rows(&spec, &Arc::new(ValueStore::new(Storage::default())));
         assert!(matches!(take_all(&mut rows, &all, 3000), Err(BuildError::Value { row: 2100, .. })));
+    }
+
+    #[test]
+    fn a_row_needs_a_valid_heap_tid() {
+        let (spec, mut all) = many(ValueType::Vector);
+        all[7].0 = HeapTid::new(0, 0);
+        let mut rows = rows(&spec, &Arc::new(ValueStore::new(Storage::default())));
+        let error = take_all(&mut rows, &all, 3000).unwrap_err();
+        assert_eq!(error.to_string(), "row 7 has an invalid heap TID");
     }
 
     #[test]
