@@ -1,7 +1,8 @@
 //! `CREATE INDEX … USING hnsw … WITH (external = true)`: a pgvector index that a builder outside PostgreSQL builds.
 //!
-//! PostgreSQL gets the callback that builds an index from pgvector's handler function. [`hook`] replaces this callback by [`build`];
-//! the rest of the access method remains pgvector's, and the index is one of pgvector's.
+//! PostgreSQL gets the callbacks of the access method from pgvector's handler function. [`hook`] replaces three of them: those that build an
+//! index ([`build`]), read its options ([`options`]), and name the phases of its build ([`progress`]). The rest of the access method remains
+//! pgvector's, and the index is one of pgvector's.
 //!
 //! | module | question it answers |
 //! |---|---|

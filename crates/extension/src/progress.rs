@@ -1,4 +1,4 @@
-//! `pg_stat_progress_create_index`, from the first row to the last page; and for functions that have a builder check or try indexes.
+//! `pg_stat_progress_create_index`, from the connection to the last page; and for functions that have a builder check or try indexes.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};

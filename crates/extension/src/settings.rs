@@ -130,7 +130,7 @@ pub(crate) fn define() {
     GucRegistry::define_enum_guc(
         c"hnsw.external_index_fallback",
         c"What to do when no builder is available: fail, or build the index in the database.",
-        c"Once rows were sent, a failure of the builder always ends the statement, and so does a cancelled build at any time.",
+        c"Once a builder has accepted the build, a failure always ends the statement, and so does a cancelled build at any time.",
         &FALLBACK,
         GucContext::Userset,
         GucFlags::default(),

@@ -1,7 +1,7 @@
 //! Builds HNSW graphs from vectors. No I/O except a spool file for values that do not fit into memory.
 //!
 //! [`start`] returns an [`Engine`], which takes rows while they arrive and ends in a [`Finished`] build. The picture follows the data
-//! through the folders; each `mod.rs` states input, output and cost.
+//! through the folders; each `mod.rs` says what goes in and what comes out.
 //!
 //! ```text
 //!   rows                                                          Finished: graph, page order, report

@@ -34,7 +34,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// Every pass, in the order in which they run.
+    /// Every pass, in the order of reports, which is about that in which they run.
     pub const ALL: [Self; 15] = [
         Self::Augmentation,
         Self::Longest,

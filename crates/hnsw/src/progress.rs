@@ -115,7 +115,7 @@ impl Control {
         self.recorder.as_deref()
     }
 
-    /// Cancels the build, which then ends within about 100 ms.
+    /// Cancels the build, which ends once its tasks notice: mostly within 100 ms, with many millions of rows within seconds.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ use crate::scheduler::Demand;
 use crate::session::{ATTEMPTS, Session};
 use crate::stages::Stages;
 
-/// How long a client may wait for a builder. Clients give up after 10 seconds without an answer.
+/// How long a relayed client may wait for a builder. Clients give up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
 /// The time limit for a client to read the rest of its file.
 const READING: Duration = Duration::from_secs(600);

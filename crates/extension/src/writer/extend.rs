@@ -1,4 +1,5 @@
-//! Writes the index up to PostgreSQL 16 as its own index builds write new files: many pages per WAL record, bypassing shared buffers.
+//! Writes the index up to PostgreSQL 16 as its own index builds write new files: many pages per WAL record (one on PostgreSQL 13), bypassing
+//! shared buffers.
 
 use pages::PageBytes;
 use pgrx::prelude::*;

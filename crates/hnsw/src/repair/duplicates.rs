@@ -109,7 +109,8 @@ fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width
     list
 }
 
-/// Distances along the ring: powers of two first, so that any member of a small group is reached in few steps, then all distances.
+/// Distances along the ring: powers of two first, so that any member of a small group is reached in few steps, then 1, 2 and so on, enough for
+/// the longest list.
 fn chords(len: usize) -> impl Iterator<Item = usize> {
     let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(move |&distance| distance < len);
     powers.chain((1..len).take(2 * 100))

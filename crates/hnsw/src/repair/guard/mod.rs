@@ -65,7 +65,7 @@ impl Quality {
         self.lost() > DOUBT.max(1.5 * self.deviation)
     }
 
-    /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for either kind of probes: lower by a small
+    /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for any kind of probes: lower by a small
     /// share of the gain at most.
     pub(crate) fn finds_more_than(&self, other: &Self, more: f32) -> bool {
         const HARDLY: f32 = 0.005;

@@ -11,7 +11,7 @@ use crate::random::Random;
 /// The fewest and the most probes.
 const FEWEST: usize = 100;
 const MOST: usize = 1000;
-/// At least this many rows per probe: then the searches take about a fiftieth of a build.
+/// With more than `FEWEST` probes, there are at least this many rows for each: then the searches take about a fiftieth of a build.
 const ROWS: usize = 120;
 /// The number of probes is this, divided by the dimensions plus `BESIDES`: to compare each probe with every row then costs a thirtieth of a
 /// build.
