@@ -186,8 +186,7 @@ pub fn start_without(
     pool: Arc<Pool>,
     control: Control,
 ) -> Result<Box<dyn Engine>, BuildError> {
-    let setup = Setup { left_out: Some(pass), ..setup(Storage::default(), EngineKind::Bulk, spec, pool, control)? };
-    Ok(Box::new(BulkEngine::start(setup)))
+    start(EngineKind::Bulk, spec, pool, control.without(pass))
 }
 
 /// [`start`], with the values in `storage`.
@@ -231,5 +230,5 @@ fn setup(
             value_type: spec.value_type.name(),
             metric: spec.metric.name(),
         })?;
-    Ok(Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)), left_out: None })
+    Ok(Setup { spec, measure, pool, control, store: Arc::new(ValueStore::new(storage)) })
 }

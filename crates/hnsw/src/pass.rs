@@ -74,9 +74,4 @@ impl Pass {
             Self::PageOrder => "page order",
         }
     }
-
-    /// Whether a build that leaves out `left_out` has this pass.
-    pub(crate) fn runs(self, left_out: Option<Self>) -> bool {
-        left_out != Some(self)
-    }
 }

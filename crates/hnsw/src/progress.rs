@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{BuildError, Recorder};
+use crate::{BuildError, Pass, Recorder};
 
 /// The phase of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +96,8 @@ pub struct Control {
     cancelled: Arc<AtomicBool>,
     progress: Arc<Progress>,
     recorder: Option<Arc<Recorder>>,
+    /// A pass that a benchmark leaves out.
+    left_out: Option<Pass>,
 }
 
 impl Control {
@@ -109,6 +111,16 @@ impl Control {
     #[must_use]
     pub fn aside(&self) -> Self {
         Self { progress: Arc::default(), ..self.clone() }
+    }
+
+    /// This handle, for a build without a pass.
+    pub(crate) fn without(self, pass: Pass) -> Self {
+        Self { left_out: Some(pass), ..self }
+    }
+
+    /// Whether the build has a pass.
+    pub(crate) fn runs(&self, pass: Pass) -> bool {
+        self.left_out != Some(pass)
     }
 
     pub(crate) fn recorder(&self) -> Option<&Recorder> {

@@ -65,14 +65,14 @@ impl Engine for BulkEngine {
         let Setup { spec, measure, pool, control, store, .. } = &setup;
         let mut space = Space::exact(measure.for_building(), store);
         let augmentations = match spec.metric {
-            Metric::InnerProduct if setup.runs(Pass::Augmentation) => {
+            Metric::InnerProduct if control.runs(Pass::Augmentation) => {
                 pool.run(|| space::augment(space, taken.heap_tids.elements() as u32, control))?
             }
             _ => None,
         };
         match &augmentations {
             Some(augmentations) => space.augmentations = augmentations,
-            None if spec.metric == Metric::InnerProduct && setup.runs(Pass::Augmentation) => {
+            None if spec.metric == Metric::InnerProduct && control.runs(Pass::Augmentation) => {
                 space.measure = space.measure.euclidean().unwrap_or(*measure);
             }
             None => {}
@@ -89,9 +89,9 @@ impl Engine for BulkEngine {
         }
         let coded = space.measure.tiles.and_then(|tiles| Some((tiles, tiles.codes?)));
         let elements = taken.heap_tids.elements();
-        let components = setup.runs(Pass::Components);
+        let components = control.runs(Pass::Components);
         let encode = |(tiles, kernels)| pool.run(|| Codes::new(space, (tiles, kernels), components, elements, control));
-        let codes = coded.filter(|_| setup.runs(Pass::Codes)).map(encode).transpose()?;
+        let codes = coded.filter(|_| control.runs(Pass::Codes)).map(encode).transpose()?;
         #[cfg(test)]
         let codes = codes.map(|mut codes| {
             if defect == crate::partition::plan::Defect::CodesHalved {
@@ -153,9 +153,7 @@ impl Layers<'_> {
             (None, None) => Compared::Inverted,
         };
         let Setup { spec, pool, control, .. } = self.setup;
-        let left_out = self.setup.left_out;
-        let mut plan = Plan::new(spec.ef_construction, list, compared, points.len());
-        plan.left_out = left_out;
+        let plan = Plan::new(spec.ef_construction, list, compared, points.len());
         #[cfg(test)]
         let plan = plan.with(self.defect);
         let space = self.space;
@@ -168,21 +166,21 @@ impl Layers<'_> {
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
-            if counted && space.measure.tiles.is_some() && self.setup.runs(Pass::MorePartitions) {
+            if counted && space.measure.tiles.is_some() && control.runs(Pass::MorePartitions) {
                 let (plan, found) = (&plan, &near);
                 let again = Partition { space, points: &points, plan, found, also: None, control, counted };
                 partition_more(&again, random, pool)?;
             }
-            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true, left_out });
+            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
         };
         let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
         let by_distance = Candidates::new(points.len(), plan.keep / 4);
-        if self.setup.runs(Pass::Longest) {
+        if control.runs(Pass::Longest) {
             pool.run(|| longest::find(space, &points, &near, control))?;
         }
         let (order, far) = partition(euclidean, &by_distance, Some((space, &near)))?;
         let also = Some(by_distance);
-        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true, left_out })
+        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
     }
 }
 

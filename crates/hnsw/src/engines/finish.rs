@@ -76,17 +76,17 @@ impl Completion<'_> {
         // Links to missed elements would replace links across. Under inner product the nearest elements are the longest, so that a search
         // for a short element does not end near it.
         let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
-        if links_missed && !by_insertion && self.setup.runs(Pass::MissedElements) {
+        if links_missed && !by_insertion && control.runs(Pass::MissedElements) {
             let random = Random::new(spec.seed).fork(MISSED);
             pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
         }
         pool.run(|| duplicates::link(&mut draft, &taken, control))?;
         control.ran("duplicates");
-        let reaches = self.setup.runs(Pass::Reach);
+        let reaches = control.runs(Pass::Reach);
         let relinked = if reaches { pool.run(|| reach::repair(&mut draft, self.space, control))? } else { 0 };
         let graph = pool.run(|| draft.finish(taken.heap_tids, control))?;
         control.progress().enter(Phase::Order, elements);
-        let order = match self.setup.runs(Pass::PageOrder) {
+        let order = match control.runs(Pass::PageOrder) {
             true => {
                 let per_page = order::elements_per_page(&graph, &**store);
                 pool.run(|| order::by_page(&graph, &near, per_page, control))?
@@ -125,7 +125,7 @@ impl Completion<'_> {
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if !mendable || !measured.quality.loses() || !self.setup.runs(Pass::Remedies) {
+        if !mendable || !measured.quality.loses() || !control.runs(Pass::Remedies) {
             return Ok(measured);
         }
         // The selection has freed many small blocks, which the remedies cannot reuse.

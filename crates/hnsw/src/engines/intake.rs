@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::input::{Rows, TakenRows, ValueStore};
 use crate::space::{Measure, Space};
-use crate::{BuildError, BuildSpec, Control, Pass, Phase, Pool, RowBatch};
+use crate::{BuildError, BuildSpec, Control, Phase, Pool, RowBatch};
 
 /// Parameters and shared resources of a build.
 #[derive(Clone)]
@@ -14,16 +14,9 @@ pub(crate) struct Setup {
     pub(crate) pool: Arc<Pool>,
     pub(crate) control: Control,
     pub(crate) store: Arc<ValueStore>,
-    /// A pass that a benchmark leaves out.
-    pub(crate) left_out: Option<Pass>,
 }
 
 impl Setup {
-    /// Whether the build has a pass.
-    pub(crate) fn runs(&self, pass: Pass) -> bool {
-        pass.runs(self.left_out)
-    }
-
     /// Exact distances of the metric by which the graph will be searched.
     pub(crate) fn searched(&self) -> Space<'_> {
         Space::exact(self.measure, &self.store)

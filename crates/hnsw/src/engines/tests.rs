@@ -30,8 +30,7 @@ fn build(values: &[f32], defect: Defect) -> Finished {
     let measure = Measure::new(Elements::F32, Metric::L2, DIMS as u32).unwrap();
     let store = Arc::new(ValueStore::new(Storage::default()));
     let pool = Arc::new(Pool::new(2).unwrap());
-    let mut engine =
-        BulkEngine::start(Setup { spec, measure, pool, control: Control::default(), store, left_out: None });
+    let mut engine = BulkEngine::start(Setup { spec, measure, pool, control: Control::default(), store });
     engine.defect = defect;
     let tids: Vec<_> = (0..ROWS as u32).map(|row| HeapTid::new(row, 1)).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -1,7 +1,5 @@
 //! The parameters of a build, derived from `ef_construction`, `m` and the number of points.
 
-use crate::Pass;
-
 /// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -25,8 +23,6 @@ pub(crate) struct Plan {
     pub(crate) refines: bool,
     /// The most partitions that are added while candidates lack too many neighbors (`more`): none with a small `ef_construction`.
     pub(crate) more: u64,
-    /// A pass that a benchmark leaves out.
-    pub(crate) left_out: Option<Pass>,
     #[cfg(test)]
     pub(crate) defect: Defect,
 }
@@ -109,7 +105,6 @@ impl Plan {
             keep,
             refines: ef_construction > 16,
             more: if ef_construction <= 32 { 0 } else { 2 },
-            left_out: None,
             #[cfg(test)]
             defect: Defect::None,
         }
@@ -122,7 +117,7 @@ impl Plan {
 
     /// The number of a point's nearest pivots that become candidates.
     pub(crate) fn far(&self) -> usize {
-        if Pass::PivotLinks.runs(self.left_out) { self.fans[0].min(BESIDES - 1) } else { 0 }
+        self.fans[0].min(BESIDES - 1)
     }
 
     /// The number of pivots that a point goes to at a depth.

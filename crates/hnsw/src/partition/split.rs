@@ -65,7 +65,7 @@ impl Partition<'_> {
         self.partition(all.clone(), 0, random, &pivots_of)?;
         let pivots_of = pivots_of.into_inner().unwrap_or_default();
         let all = if pivots_of.is_empty() { all } else { self.by_pivot(&pivots_of)? };
-        let refines = all.len() > self.plan.leaf_max && self.plan.refines && Pass::Refinement.runs(self.plan.left_out);
+        let refines = all.len() > self.plan.leaf_max && self.plan.refines && self.control.runs(Pass::Refinement);
         for (space, found) in self.lists() {
             let tiles = space.measure.tiles.filter(|_| space.codes.is_some() && refines);
             let Some(tiles) = tiles else { continue };
@@ -79,7 +79,7 @@ impl Partition<'_> {
                 Ok(())
             })?;
         }
-        let far = self.plan.far();
+        let far = if self.control.runs(Pass::PivotLinks) { self.plan.far() } else { 0 };
         let rows = if pivots_of.is_empty() { 0 } else { all.len() };
         let mut nearest = vec![0; rows * far];
         if far > 0 {
@@ -288,7 +288,7 @@ impl Partition<'_> {
         let sample = random.clone().sample(self.plan.pivots(group.len(), depth), group.len());
         let mut pivots: Vec<u32> = sample.into_iter().map(|at| self.points[group[at] as usize]).collect();
         let mut nearest = self.assign(group, &pivots, fan)?;
-        let rounds = if Pass::HubRemoval.runs(self.plan.left_out) { HUB_ROUNDS } else { 0 };
+        let rounds = if self.control.runs(Pass::HubRemoval) { HUB_ROUNDS } else { 0 };
         for _ in 0..rounds {
             let hubs = self.hubs(&nearest, pivots.len(), group.len())?;
             let others = pivots.len() - hubs.iter().filter(|&&hub| hub).count();

@@ -28,8 +28,6 @@ pub(crate) struct Gathered {
     pub(crate) at_least: usize,
     /// Whether reverse-edge selection follows ([`mutual`]).
     pub(crate) mutual: bool,
-    /// A pass that a benchmark leaves out.
-    pub(crate) left_out: Option<Pass>,
 }
 
 /// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps along a long
@@ -84,16 +82,16 @@ pub(crate) fn fill(
         memory::give_back();
         control.ran("memory given back");
     }
-    if gathered.mutual && Pass::ReverseEdges.runs(gathered.left_out) {
+    if gathered.mutual && control.runs(Pass::ReverseEdges) {
         chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
     }
-    let (mutual, left_out) = (gathered.mutual, gathered.left_out);
+    let mutual = gathered.mutual;
     pool.run(|| {
         let by_rule = chosen.place(draft, layer, control)?;
-        if layer == 0 && Pass::InDegree.runs(left_out) {
+        if layer == 0 && control.runs(Pass::InDegree) {
             spread_links(draft, space, points, order, &by_rule, control)?;
         }
-        if mutual && Pass::LinksOut.runs(left_out) { link_out(draft, layer, space, choosing, control) } else { Ok(()) }
+        if mutual && control.runs(Pass::LinksOut) { link_out(draft, layer, space, choosing, control) } else { Ok(()) }
     })
 }
 
@@ -108,7 +106,7 @@ impl Gathered {
     /// Candidates of an engine that inserts elements: without pivots, and without reverse-edge selection, since insertion has reverse links.
     pub(crate) fn by_insertion(points: Vec<u32>, near: Candidates, at_least: usize) -> Self {
         let order = (0..points.len() as u32).collect();
-        Self { points, order, near, also: None, far: Far::none(), at_least, mutual: false, left_out: None }
+        Self { points, order, near, also: None, far: Far::none(), at_least, mutual: false }
     }
 
     /// All elements, near ones adjacent. Each of `duplicates`, `(duplicate, first element of the same value)`, follows that first element.
@@ -255,18 +253,18 @@ mod tests {
         values[COUNT - 20..].iter_mut().flatten().for_each(|x| *x *= 20.0);
         let store = store(&values);
         let space = euclidean::<3>(&store);
-        let lists = |layer: u8, left_out| {
-            let gathered = Gathered { mutual: true, left_out, ..gathered(COUNT, 16) };
+        let lists = |layer: u8, control: &Control| {
+            let gathered = Gathered { mutual: true, ..gathered(COUNT, 16) };
             for at in 0..COUNT as u32 {
                 gathered
                     .near
                     .add(at as usize, (0..COUNT as u32).filter(|&it| it != at).map(|it| space.candidate(at, it)));
             }
             let mut draft = Draft::new(8, vec![layer; COUNT]);
-            fill(&mut draft, layer, gathered, space, &pool(), &Control::default()).unwrap();
+            fill(&mut draft, layer, gathered, space, &pool(), control).unwrap();
             (0..COUNT as u32).flat_map(|element| draft.neighbors(element, layer).to_vec()).collect::<Vec<u32>>()
         };
-        let differ = |layer, pass| lists(layer, Some(pass)) != lists(layer, None);
+        let differ = |layer, pass| lists(layer, &Control::default().without(pass)) != lists(layer, &Control::default());
         // Layer 0 alone balances in-degrees.
         assert_eq!([0, 1].map(|layer| differ(layer, Pass::InDegree)), [true, false]);
         assert_eq!([0, 1].map(|layer| differ(layer, Pass::ReverseEdges)), [true, true]);
