@@ -22,8 +22,8 @@ const CLEARLY: f32 = 0.015;
 /// across reach the recall of navigation, but searches compute more distances.
 const ISLANDS: f32 = 0.1;
 
-/// By how much links across must raise the recall to be used; a third of it for each further step with more of them. They make searches
-/// compute up to a third more distances.
+/// The least gain in recall for which links across are used, as they make searches compute up to a third more distances. Each further
+/// step, with more of them or of another sample, must gain a third of it.
 const WORTH: f32 = 0.03;
 
 /// Sizes of the random samples from which links across take the nearest elements. With many groups, the nearest of a small sample are of

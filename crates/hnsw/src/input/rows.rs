@@ -17,8 +17,8 @@ use crate::{BuildError, BuildSpec, Control, Pool, RowBatch};
 /// Bytes of values that a task checks or copies: some ten microseconds of work.
 const TASK: usize = 128 << 10;
 
-/// The calling thread alone checks and copies fewer bytes: to wake the pool's threads would cost more. A client sends half of this at once,
-/// so these threads help as soon as rows wait.
+/// Fewer bytes are checked and copied by the calling thread alone: to wake the pool's threads would cost more. A client sends half of this
+/// at once, so that these threads help as soon as rows wait.
 const ALONE: usize = 512 << 10;
 
 /// How many of these values make a task, or `None` if they are too few for tasks.
@@ -43,7 +43,7 @@ pub(crate) struct Rows {
     elements: u32,
     /// For each distinct value, the element that gets the next row with it.
     by_value: HashTable<Entry>,
-    /// Of an empty value.
+    /// Of an empty value, with a random key, so that nobody can choose values whose hashes collide.
     hasher: HighwayHasher,
     /// For every row in order of arrival: its TID and its element.
     tids: Vec<HeapTid>,

@@ -55,7 +55,7 @@ impl Leaf {
             }
         }
         if tiles.codes.is_some() {
-            // The memory for threads is that of codes, which take a half at most.
+            // A leaf of codes may have more points than the memory estimate has room for as f32: they stay no longer than needed.
             self.group.forget_values();
         }
         self.elements = elements;

@@ -18,7 +18,7 @@ use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pass};
 
-/// Depth of the last split by pivots. Larger groups are then divided at random: more pivots would not separate their points.
+/// From this depth on, groups that are too large are divided at random: more pivots would not separate their points.
 const MAX_DEPTH: usize = 8;
 /// First random stream of repeated splits; the parts of a group use lower numbers.
 const REPEATED: u64 = 1 << 32;
@@ -28,7 +28,7 @@ const HUB_ROUNDS: usize = 3;
 const HUB_FACTOR: usize = 16;
 /// Points per pivot where all points fit into one leaf.
 const FEW: usize = 64;
-/// Points with the same nearest pivot are sorted by this many further pivots.
+/// Points with the same nearest pivot are sorted by this many of their next nearest pivots.
 const OTHER_PIVOTS: usize = 2;
 /// There is one center per this many points. Pivots are sorted by their nearest center, so that near points are adjacent in the order.
 /// More centers did not clearly save CPU time or pages per search.
@@ -194,7 +194,7 @@ impl Partition<'_> {
         })
     }
 
-    /// Overlapping parts of a group; none at the greatest depth.
+    /// Overlapping parts of a group; none from [`MAX_DEPTH`] on.
     fn parts(
         &self,
         group: &[u32],

@@ -14,7 +14,7 @@ use crate::{BuildError, Control};
 
 /// Reachable elements compared with an unreachable one that no neighbor can link to.
 const SAMPLE: usize = 4096;
-/// At first a host gives up at most one of this many slots.
+/// At first a host gives up at most one in this many of its links.
 const GIVEN: usize = 32;
 /// A round that links at most one in this many of the elements still unreachable is the last.
 const FEW: u64 = 64;

@@ -30,7 +30,7 @@ const OUTSIDE: usize = 48;
 /// How many the rule chooses. An element gets links to some of them.
 const SPREAD: usize = 16;
 
-/// One of this many slots of a list is replaced, and at least one.
+/// An element gives up one in this many of its links, and at least one.
 const GIVEN: usize = 16;
 
 /// Elements of one task.

@@ -53,7 +53,7 @@ impl<'a> Choosing<'a> {
         self.points[self.order[place] as usize]
     }
 
-    /// Calls `choose` for every point, which fills the point's list and returns how many neighbors the diversity rule chose.
+    /// Calls `choose` for every point: it fills the point's list, and returns how many neighbors the diversity rule chose.
     pub(crate) fn run<S: Default + Send>(
         self,
         space: Space<'_>,
