@@ -2,7 +2,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use rustix::fs::{Advice, fadvise};
 
 /// The files of a relation's main fork, whose pages can be evicted from the system's page cache.
 pub struct CachedFiles(Vec<fs::File>);
@@ -27,8 +26,20 @@ impl CachedFiles {
 
     /// Evicts the files from the page cache: the next read goes to the disk.
     pub fn forget(&self) -> Result<()> {
-        self.0.iter().try_for_each(|file| fadvise(file, 0, None, Advice::DontNeed).context("fadvise failed"))
+        self.0.iter().try_for_each(evict)
     }
+}
+
+#[cfg(target_os = "linux")]
+fn evict(file: &fs::File) -> Result<()> {
+    use rustix::fs::{Advice, fadvise};
+    fadvise(file, 0, None, Advice::DontNeed).context("fadvise failed")
+}
+
+/// `cargo xtask` compiles this crate on other systems too, to say there that it needs Linux.
+#[cfg(not(target_os = "linux"))]
+fn evict(_: &fs::File) -> Result<()> {
+    anyhow::bail!("files are evicted from the page cache on Linux only")
 }
 
 #[cfg(test)]
