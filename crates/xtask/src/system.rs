@@ -73,17 +73,26 @@ impl System {
 
     /// The commands that install PostgreSQL, its headers, a recent pgvector, libclang and compilers.
     pub fn commands(&self) -> String {
-        let lines: Vec<String> = if self.is(&["fedora", "rhel", "centos"]) {
+        let is_fedora = self.field("ID") == "fedora";
+        // Amazon's system is like Fedora, or was like RHEL, but PGDG has nothing for it.
+        let is_red_hats = is_fedora || (self.is(&["rhel", "centos"]) && self.field("ID") != "amzn");
+        let lines: Vec<String> = if is_red_hats {
             let version = self.field("VERSION_ID").split('.').next().unwrap_or_default();
-            let is_fedora = self.field("ID") == "fedora";
             let folder = if is_fedora { "F" } else { "EL" };
             let repository = format!(
                 "sudo dnf install -y https://download.postgresql.org/pub/repos/yum/reporpms/{folder}-{version}-{ARCH}/\
                  pgdg-{}-repo-latest.noarch.rpm",
                 if is_fedora { "fedora" } else { "redhat" }
             );
-            // The headers' package needs Perl modules of these.
-            let more = (!is_fedora).then(|| "sudo dnf install -y epel-release && sudo crb enable".to_owned());
+            // The headers' package needs Perl modules of these. Only RHEL's own archives lack the package epel-release.
+            let more = match self.field("ID") {
+                "fedora" => None,
+                "rhel" => Some(format!(
+                    "sudo dnf install -y https://dl.fedoraproject.org/pub/epel/epel-release-latest-{version}.noarch.rpm\n    \
+                     sudo subscription-manager repos --enable codeready-builder-for-rhel-{version}-{ARCH}-rpms"
+                )),
+                _ => Some("sudo dnf install -y epel-release && sudo crb enable".to_owned()),
+            };
             let module = (!is_fedora && version == "8").then(|| "sudo dnf -qy module disable postgresql".to_owned());
             let packages = format!(
                 "sudo dnf install -y postgresql{RELEASE}-server postgresql{RELEASE}-devel pgvector_{RELEASE} clang-devel gcc gcc-c++ make"
@@ -140,6 +149,11 @@ mod tests {
         assert!(!commands.contains("module disable"), "{commands}");
         let eight = System::of("linux", "ID=almalinux\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"8.10\"").commands();
         assert!(eight.contains("/EL-8-") && eight.contains("module disable postgresql"), "{eight}");
+        let rhel = System::of("linux", "ID=\"rhel\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"9.6\"").commands();
+        for part in ["/EL-9-", "/epel-release-latest-9.noarch.rpm", "codeready-builder-for-rhel-9-"] {
+            assert!(rhel.contains(part), "{rhel}");
+        }
+        assert!(!rhel.contains("install -y epel-release"), "{rhel}");
         let fedora = System::of("linux", "ID=fedora\nVERSION_ID=43\n").commands();
         assert!(fedora.contains(&format!("/F-43-{ARCH}/pgdg-fedora-repo-")) && !fedora.contains("crb"), "{fedora}");
     }
@@ -151,7 +165,14 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert!(!System::of("freebsd", "").check().unwrap_err().to_string().contains("brew"));
-        assert!(System::of("linux", "ID=arch\n").commands().contains("PG_CONFIG"));
+        for id in [
+            "ID=arch",
+            "ID=\"amzn\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"2023\"",
+            "ID=amzn\nID_LIKE=\"centos rhel fedora\"",
+        ] {
+            let commands = System::of("linux", id).commands();
+            assert!(commands.contains("PG_CONFIG") && !commands.contains("dnf"), "{commands}");
+        }
     }
 
     /// Else nobody would hear it there: this program would not compile. The harness's folders are for Linux alone, or have nothing of a system.
