@@ -52,6 +52,9 @@ impl PgConfig {
 
     /// The PostgreSQL to use: `PG_CONFIG`, else the newest one under `/usr/lib/postgresql` (Debian) or `/usr/pgsql-*` (PostgreSQL's own
     /// packages for Red Hat's systems), else that in `PATH`. One with headers takes precedence. `None` if there is no server.
+    ///
+    /// # Errors
+    /// `PG_CONFIG` names none, or all servers are of unsupported releases: set-up shall not install another server beside them unasked.
     pub fn find() -> Result<Option<Self>> {
         if let Some(path) = env::var_os("PG_CONFIG").filter(|path| !path.is_empty()) {
             let found = Self::read(Path::new(&path)).context("PG_CONFIG names no usable pg_config")?;
@@ -63,8 +66,18 @@ impl PgConfig {
         if let Ok(path) = Self::read(Path::new("pg_config")) {
             found.push(path);
         }
-        found.retain(|found| found.check().is_ok());
-        Ok(found.into_iter().reduce(|best, next| if next.rank() > best.rank() { next } else { best }))
+        Self::choose(found)
+    }
+
+    fn choose(found: Vec<Self>) -> Result<Option<Self>> {
+        let (usable, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.check().is_ok());
+        let best = usable.into_iter().reduce(|best, next| if next.rank() > best.rank() { next } else { best });
+        if best.is_none()
+            && let Some(server) = others.iter().find(|other| other.has_server())
+        {
+            server.check()?;
+        }
+        Ok(best)
     }
 
     /// The PostgreSQL to use.
@@ -109,8 +122,12 @@ impl PgConfig {
             Self::SUPPORTED.end()
         );
         let server = self.program("postgres");
-        ensure!(server.is_file(), "{} names no server: {} is missing", self.path.display(), server.display());
+        ensure!(self.has_server(), "{} names no server: {} is missing", self.path.display(), server.display());
         Ok(())
+    }
+
+    fn has_server(&self) -> bool {
+        self.program("postgres").is_file()
     }
 
     fn rank(&self) -> (bool, u32) {
@@ -147,5 +164,30 @@ mod tests {
         fs::create_dir_all(usr.path().join("lib/postgresql/17")).unwrap();
         let expected = ["lib/postgresql/15/bin/pg_config", "pgsql-18/bin/pg_config"].map(|path| usr.path().join(path));
         assert_eq!(packaged(usr.path()), expected);
+    }
+
+    #[test]
+    fn servers_of_other_releases_only_are_an_error() {
+        let usr = Scratch::new("usr", 0o700).unwrap();
+        fs::write(usr.path().join("postgres"), "").unwrap();
+        let of = |major: u32, bindir: &Path| PgConfig {
+            path: "pg_config".into(),
+            major,
+            version: format!("{major}.1"),
+            bindir: bindir.into(),
+            pkglibdir: PathBuf::new(),
+            sharedir: PathBuf::new(),
+            include: PathBuf::new(),
+        };
+        let choose = |majors: &[u32]| {
+            PgConfig::choose(majors.iter().map(|&major| of(major, usr.path())).collect())
+                .map(|best| best.map(|best| best.major))
+        };
+        assert_eq!(choose(&[]).unwrap(), None);
+        assert_eq!(choose(&[15, 19, 17]).unwrap(), Some(17));
+        let error = choose(&[19]).unwrap_err().to_string();
+        assert_eq!(error, "pg_config is of PostgreSQL 19.1; 13 to 18 are supported");
+        // Of a client's headers.
+        assert!(PgConfig::choose(vec![of(19, Path::new("/none"))]).unwrap().is_none());
     }
 }
