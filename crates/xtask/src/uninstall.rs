@@ -1,5 +1,6 @@
 //! Takes out what `cargo xtask install` put into a PostgreSQL.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -14,7 +15,8 @@ What remains, until you remove it (docs/recipes.md, \"Taking it off\"):
 
   * in databases: the option external of indexes (ALTER INDEX … RESET (external)), and the SQL functions
     (DROP EXTENSION lantern_index); both can still be done now
-  * in postgresql.conf: settings hnsw.external_index…
+  * in postgresql.conf: settings hnsw.external_index…; and shared_preload_libraries of servers whose configuration is not
+    in the packages' folders: take lantern_index out of it, since they do not start without the library
   * pgvector, PostgreSQL, and the packages that `cargo xtask setup` installed
   * the builder, where you started or installed one";
 
@@ -28,16 +30,14 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     if let Some(package) = files.iter().find_map(|file| package(file)) {
         bail!("lantern_index is of the package {package}; `apt-get remove {package}` removes it");
     }
-    // Debian's places: main/postgresql.conf and main/conf.d/, and main/postgresql.auto.conf.
-    let clusters = ["/etc/postgresql", "/var/lib/postgresql"].map(|dir| Path::new(dir).join(config.major.to_string()));
-    let mut lines = Vec::new();
-    let read = clusters.iter().try_for_each(|dir| preloads(dir, 2, &mut lines));
+    // Debian's places: main/postgresql.conf and main/conf.d/, and main/postgresql.auto.conf. Then Red Hat's: data/ with all of them.
+    let places = ["/etc/postgresql", "/var/lib/postgresql", "/var/lib/pgsql"];
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    match read {
-        // Debian lets only the server's account read its clusters.
+    let lines = match preloads(&places.map(|dir| Path::new(dir).join(config.major.to_string()))) {
+        // Packages let only the server's account read its clusters.
         Err(error) if !apt::is_root() && error.downcast_ref().is_some_and(is_denied) => return run_as_root(&config),
         read => read?,
-    }
+    };
     ensure!(
         lines.is_empty(),
         "without the library, servers that preload it do not start. Remove lantern_index from these lines first:\n{}",
@@ -81,24 +81,43 @@ fn package(file: &Path) -> Option<String> {
     said.split_once(": ").map(|(package, _)| package.to_owned())
 }
 
-/// Adds the lines of configuration files up to `depth` folders below a directory that preload the library, with file and number. What
-/// cannot be read may have some.
-fn preloads(dir: &Path, depth: u32, lines: &mut Vec<String>) -> Result<()> {
+/// The lines that preload the library in configuration files below these folders, or in data directories that such files name, each with
+/// file and number. What cannot be read may have some.
+fn preloads(clusters: &[PathBuf]) -> Result<Vec<String>> {
+    let mut files = BTreeMap::new();
+    clusters.iter().try_for_each(|dir| read_files(dir, 2, &mut files))?;
+    let named: Vec<PathBuf> = files.values().flat_map(|text| data_directories(text)).collect();
+    named.iter().try_for_each(|dir| read_files(dir, 1, &mut files))?;
+    Ok(files.iter().flat_map(|(path, text)| in_file(path, text)).collect())
+}
+
+/// Reads configuration files up to `depth` folders below a directory.
+fn read_files(dir: &Path, depth: u32, files: &mut BTreeMap<PathBuf, String>) -> Result<()> {
     let Some(entries) = present(dir, fs::read_dir(dir))? else { return Ok(()) };
     for entry in entries {
         let path = entry.with_context(|| unread(dir))?.path();
         let Some(found) = present(&path, fs::metadata(&path))? else { continue };
         if found.is_dir() {
             if depth > 0 {
-                preloads(&path, depth - 1, lines)?;
+                read_files(&path, depth - 1, files)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "conf")
             && let Some(bytes) = present(&path, fs::read(&path))?
         {
-            lines.extend(in_file(&path, &String::from_utf8_lossy(&bytes)));
+            files.insert(path, String::from_utf8_lossy(&bytes).into_owned());
         }
     }
     Ok(())
+}
+
+/// The directories in lines such as `data_directory = '/srv/postgresql'`.
+fn data_directories(text: &str) -> impl Iterator<Item = PathBuf> {
+    text.lines().filter_map(|line| {
+        let setting = line.split('#').next().unwrap_or_default().trim();
+        let (name, value) = setting.split_once(|c: char| c == '=' || c.is_whitespace())?;
+        let dir = value.trim_matches(|c: char| c == '=' || c == '\'' || c.is_whitespace());
+        (name.eq_ignore_ascii_case("data_directory") && dir.starts_with('/')).then(|| dir.into())
+    })
 }
 
 /// What was read, or None if it does not exist.
@@ -134,8 +153,7 @@ mod tests {
     use super::*;
 
     fn found(dir: &Path) -> Result<Vec<String>> {
-        let mut lines = Vec::new();
-        preloads(dir, 2, &mut lines).map(|()| lines)
+        preloads(&[dir.to_owned()])
     }
 
     #[test]
@@ -153,6 +171,27 @@ mod tests {
         let expected = format!("{}:2: Shared_Preload_Libraries = 'lantern_index,vector'  # ours", conf.display());
         assert_eq!(found(dir.path()).unwrap(), [expected]);
         assert_eq!(found(&dir.path().join("none")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn data_directories_are_searched_once() {
+        let [var, srv] = ["var", "srv"].map(|name| Scratch::new(name, 0o755).unwrap());
+        // As Red Hat's packages have it, and a cluster elsewhere that a file of Debian's names.
+        let (data, elsewhere) = (var.path().join("data"), srv.path().join("my data"));
+        let preload = "shared_preload_libraries = 'lantern_index'\n";
+        for dir in [&data, &elsewhere] {
+            fs::create_dir_all(dir.join("base/1")).unwrap();
+            fs::write(dir.join("postgresql.auto.conf"), preload).unwrap();
+        }
+        let line = |dir: &Path| format!("{}:1: {}", dir.join("postgresql.auto.conf").display(), preload.trim());
+        assert_eq!(found(var.path()).unwrap(), [line(&data)]);
+        let names = format!("Data_Directory='{}' # moved\n#data_directory = '/'\n", elsewhere.display());
+        fs::write(data.join("postgresql.conf"), &names).unwrap();
+        let mut both = [line(&data), line(&elsewhere)];
+        both.sort();
+        assert_eq!(found(var.path()).unwrap(), both);
+        fs::write(data.join("postgresql.conf"), format!("data_directory = '{}'\n", data.display())).unwrap();
+        assert_eq!(found(var.path()).unwrap(), [line(&data)]);
     }
 
     #[test]
