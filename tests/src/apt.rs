@@ -23,14 +23,16 @@ pub fn as_root(program: impl AsRef<Path>, purpose: &str) -> Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
     }
-    let sudo = Command::new("sudo").args(["-n", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    ensure!(
-        sudo.is_ok_and(|status| status.success()),
-        "{purpose} needs root; run this as root, or `sudo -v` first, or do it yourself"
-    );
+    ensure!(may_be_root(), "{purpose} needs root; run this as root, or `sudo -v` first, or do it yourself");
     let mut command = Command::new("sudo");
     command.arg("-n").arg(program);
     Ok(command)
+}
+
+/// Whether [`as_root`] works: this process runs as root, or sudo needs no password now.
+pub fn may_be_root() -> bool {
+    let sudo = || Command::new("sudo").args(["-n", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    is_root() || sudo().is_ok_and(|status| status.success())
 }
 
 /// Whether this process runs as root.

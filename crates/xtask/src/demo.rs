@@ -24,6 +24,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let base = base.truncated(rows);
 
     let config = setup::run(None, options.pgvector.replace)?;
+    install::check_rights(&config)?;
     let program = build::demo_program()?;
     install::install(&config, Profile::Demo)?;
 

@@ -38,8 +38,21 @@ pub fn run(pg_config: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
+/// Fails where [`install`] could not write, which would otherwise show only after minutes of compilation.
+pub fn check_rights(config: &PgConfig) -> Result<()> {
+    let extensions = config.sharedir.join("extension");
+    ensure!(
+        [&config.pkglibdir, &extensions].iter().all(|dir| is_writable(dir)) || apt::may_be_root(),
+        "installing lantern_index into {} and {} needs root; run this as root, or `sudo -v` first",
+        config.pkglibdir.display(),
+        extensions.display()
+    );
+    Ok(())
+}
+
 /// Builds and copies.
 pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
+    check_rights(config)?;
     put_all(config, &build::extension(config, profile)?)
 }
 
@@ -67,7 +80,7 @@ pub fn sql_files() -> Result<Vec<(PathBuf, String)>> {
 fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let name = to.file_name().context("no file name")?.to_string_lossy();
     let temporary: PathBuf = to.with_file_name(format!(".{name}.{}", process::id()));
-    let purpose = format!("writing {}", to.display());
+    let purpose = format!("copying {} to {}", from.display(), to.display());
     let command = changing(to.parent().context("no directory")?, &purpose);
     let mut copy = command("install")?;
     copy.arg(format!("--mode={mode:o}")).arg(from).arg(&temporary);
@@ -92,4 +105,47 @@ fn is_writable(dir: &Path) -> bool {
     let made = fs::File::create(&probe).is_ok();
     let _ = fs::remove_file(probe);
     made
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use harness::{Account, Scratch};
+
+    use super::*;
+
+    /// Runs this program again under an account without rights, where there is no sudo.
+    #[test]
+    fn without_root_rights() {
+        let dir = Scratch::new("without-root", 0o755).unwrap();
+        let program = dir.path().join("tests");
+        fs::copy(env::current_exe().unwrap(), &program).unwrap();
+        let mut inside = Command::new(program);
+        inside.args(["install::tests::nothing_is_written", "--exact", "--ignored", "--nocapture"]).env("PATH", "/none");
+        if let Some(account) = Account::for_postgres().unwrap() {
+            account.apply(&mut inside);
+        }
+        let output = step::output(inside.current_dir("/")).unwrap();
+        assert!(output.contains("1 passed"), "{output}");
+    }
+
+    #[test]
+    #[ignore = "without_root_rights runs it"]
+    fn nothing_is_written() {
+        let error = put(Path::new("/built/x.so"), Path::new("/lantern_index.so"), 0o644).unwrap_err().to_string();
+        assert!(error.starts_with("copying /built/x.so to /lantern_index.so needs root"), "{error}");
+        let root = PathBuf::from("/");
+        let config = PgConfig {
+            path: root.clone(),
+            major: 18,
+            version: String::new(),
+            bindir: root.clone(),
+            pkglibdir: root.clone(),
+            sharedir: root.clone(),
+            include: root,
+        };
+        let error = install(&config, Profile::Demo).unwrap_err().to_string();
+        assert!(error.starts_with("installing lantern_index into / and /extension needs root"), "{error}");
+    }
 }
