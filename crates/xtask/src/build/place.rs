@@ -73,14 +73,12 @@ impl Place {
         cargo.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.target);
         // The linker's build-id depends on all that it writes, and the names of some symbols end in a hash that is another one each time.
         cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
-        let flags = |option: &str, separator: &str, names: &[(&Path, String)]| {
-            let flags = names.iter().map(|(from, to)| format!("{option}={}={to}", from.display()));
-            flags.collect::<Vec<_>>().join(separator)
-        };
-        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix", "\x1f", &names));
-        // Assertions of C++ name their files.
-        let c = flags("-ffile-prefix-map", " ", &names[..3]);
-        cargo.env("CFLAGS", &c).env("CXXFLAGS", &c);
+        let flags = |option: &str| names.each_ref().map(|(from, to)| format!("{option}={}={to}", from.display()));
+        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix").join("\x1f"));
+        // Assertions of C++ name their files. Paths may have spaces.
+        let [a, b, c, _] = flags("-ffile-prefix-map").map(|flag| format!("'{}'", flag.replace('\'', r"'\''")));
+        let c = [a, b, c].join(" ");
+        cargo.env("CC_SHELL_ESCAPED_FLAGS", "1").env("CFLAGS", &c).env("CXXFLAGS", &c);
         Ok(cargo)
     }
 }
@@ -90,4 +88,27 @@ fn rustc_hash() -> Result<String> {
     let text = step::output(Command::new("rustc").arg("-vV"))?;
     let hash = text.lines().find_map(|line| line.strip_prefix("commit-hash: "));
     Ok(hash.context("rustc does not tell its commit")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_may_have_spaces() {
+        let place = Place { sources: "/a b/it's".into(), target: "/c  d".into() };
+        let cargo = place.cargo(None).unwrap();
+        let value =
+            |name: &str| cargo.get_envs().find(|(found, _)| *found == name).and_then(|(_, value)| value).unwrap();
+        // With this variable, the compilers' build scripts split flags as a shell does.
+        assert_eq!(value("CC_SHELL_ESCAPED_FLAGS"), "1");
+        for name in ["CFLAGS", "CXXFLAGS"] {
+            let script = format!("printf '%s\\n' {}", value(name).to_str().unwrap());
+            let flags = step::output(Command::new("sh").args(["-c", &script])).unwrap();
+            let flags: Vec<&str> = flags.lines().collect();
+            let expected = ["-ffile-prefix-map=/a b/it's=/lantern-index", "-ffile-prefix-map=/c  d=/target"];
+            assert_eq!(flags[..2], expected);
+            assert_eq!(flags.len(), 3, "{flags:?}");
+        }
+    }
 }
