@@ -217,8 +217,9 @@ impl Daemon {
     fn start(system: &System) -> Result<Self> {
         let mut command = as_root("chroot")?;
         command.args(["--userspec=lantern-index:lantern-index"]).arg(system.path(Path::new("")));
-        command.args(["/usr/bin/lantern-index", "serve", "--port=0", "--status-port=0"]);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot run chroot")?;
+        command.args(["/usr/bin/lantern-index", "serve", "--port=0", "--status-port=0", "--stop-at-eof"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().context("cannot run chroot")?;
         let lines = BufReader::new(process.stdout.take().context("no output")?).lines();
         Ok(Self { process, lines })
     }
@@ -240,6 +241,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Fails if the process is sudo, which is root's. `wait` closes the daemon's stdin first, at which it ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
