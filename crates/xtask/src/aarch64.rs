@@ -54,7 +54,7 @@ pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
         install::install(&native, Profile::Demo)?;
         return Ok(vec![test::on(&native, Part::Named("aarch64"))?]);
     };
-    let config = unpacked::prepare(major, Processor::Aarch64)?;
+    let config = unpacked::prepare(major, Processor::Aarch64, test::INSTEAD)?;
     let mut cargo = foreign_cargo(Some(&config));
     cargo.args(["build", "--profile", "demo", "--target", TARGET]).args(build::extension_arguments(major));
     let what = format!("the extension for PostgreSQL {major} on {TARGET}");

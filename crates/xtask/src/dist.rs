@@ -81,7 +81,7 @@ fn folder(out: &Path, name: &str) -> Result<PathBuf> {
 }
 
 fn image(options: &DistOptions) -> Result<()> {
-    let config = unpacked::prepare(image::MAJOR, Processor::Own)?;
+    let config = unpacked::prepare(image::MAJOR, Processor::Own, "the image is for this release")?;
     let library =
         if options.quick { build::extension(&config, Profile::Demo)? } else { Place::own()?.extension(&config)? };
     let out = step::target_dir()?.join("dist");
@@ -110,7 +110,9 @@ fn releases(options: &DistOptions) -> Result<Vec<PgConfig>> {
     };
     let alone = named.is_some() || options.quick || !System::own().is_debian();
     let others = unpacked::majors().filter(|&major| !alone && major != own.major);
-    let others: Vec<PgConfig> = others.map(|major| unpacked::prepare(major, Processor::Own)).collect::<Result<_>>()?;
+    let instead = "`--pg-config` names the only release to pack the library for";
+    let others = others.map(|major| unpacked::prepare(major, Processor::Own, instead));
+    let others: Vec<PgConfig> = others.collect::<Result<_>>()?;
     Ok([own].into_iter().chain(others).collect())
 }
 

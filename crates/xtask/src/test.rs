@@ -42,6 +42,9 @@ const ONCE: [&str; 14] = [
 /// The tests that depend most on the releases of PostgreSQL and pgvector.
 const DATABASE: [&str; 6] = ["concurrently", "dml", "durability", "edge_tables", "sql_cases", "upgrade"];
 
+/// What to do where a release cannot be fetched.
+pub const INSTEAD: &str = "`--pg` names other releases to test with";
+
 /// Which tests to run.
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
@@ -118,8 +121,9 @@ fn releases<'a>(name: Option<&'a str>, pg: Option<u32>, native: &PgConfig) -> Re
         // What does not depend on PostgreSQL is tested once.
         parts.extend(OTHERS.into_iter().filter(|(major, _)| *major != native.major));
     }
-    let prepare =
-        |major| if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major, Processor::Own) };
+    let prepare = |major| {
+        if major == native.major { Ok(native.clone()) } else { unpacked::prepare(major, Processor::Own, INSTEAD) }
+    };
     parts.into_iter().map(|(major, part)| Ok((prepare(major)?, part))).collect()
 }
 

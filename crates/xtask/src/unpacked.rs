@@ -44,8 +44,8 @@ pub struct Runnable {
     _scratch: Scratch,
 }
 
-/// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now.
-pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
+/// PostgreSQL `major`, with headers and pgvector: unpacked in `target/xtask` earlier, or now. An error says what to do `instead`.
+pub fn prepare(major: u32, processor: Processor, instead: &str) -> Result<PgConfig> {
     let suffix = if processor == Processor::Own { "" } else { "-aarch64" };
     let root = step::work_dir()?.join(format!("postgresql-{major}{suffix}"));
     // Increase the number when the steps below change.
@@ -54,8 +54,7 @@ pub fn prepare(major: u32, processor: Processor) -> Result<PgConfig> {
         let (_, suite) = RELEASES.iter().find(|(found, _)| *found == major).with_context(|| {
             format!("PostgreSQL {major} is not the one found here, and not one of those that are fetched for tests")
         })?;
-        fetch(major, suite, processor, &root)
-            .with_context(|| format!("cannot get PostgreSQL {major}; `--pg` names other releases to test with"))?;
+        fetch(major, suite, processor, &root).with_context(|| format!("cannot get PostgreSQL {major}; {instead}"))?;
         fs::write(complete, "")?;
     }
     let config = PgConfig::read(&root.join(format!("usr/lib/postgresql/{major}/bin/pg_config")))?;
