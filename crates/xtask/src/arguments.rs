@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 /// Set-up, demo, tests and benchmarks
@@ -112,7 +113,7 @@ pub struct CleanSystem {
 impl FromStr for CleanSystem {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (codename, mirror) = match text.split_once('=') {
             Some((codename, mirror)) => (codename, Some(mirror.to_owned())),
             None => (text, None),
@@ -141,6 +142,20 @@ pub struct TestOptions {
     /// With this release of pgvector instead of the one found, compiled from Debian's source or `PGVECTOR_SOURCE`
     #[arg(long, value_name = "VERSION")]
     pub pgvector: Option<String>,
+}
+
+impl TestOptions {
+    /// Refuses options that the named part would ignore.
+    pub fn check(&self) -> Result<()> {
+        let takes_pg = !matches!(self.name.as_deref(), Some("fmt" | "clippy" | "versions" | "unit" | "neon"));
+        let takes_pgvector = takes_pg && self.name.as_deref() != Some("aarch64");
+        for (option, given, taken) in
+            [("--pg", self.pg.is_some(), takes_pg), ("--pgvector", self.pgvector.is_some(), takes_pgvector)]
+        {
+            ensure!(taken || !given, "`test {}` takes no {option}", self.name.as_deref().unwrap_or_default());
+        }
+        Ok(())
+    }
 }
 
 /// Words for the program that does it.
@@ -227,6 +242,22 @@ mod tests {
         for command in commands {
             let parsed = Arguments::try_parse_from(std::iter::once("xtask".to_owned()).chain(command.shown.clone()));
             assert!(parsed.is_ok(), "{command:?}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn options_that_a_part_ignores_are_refused() {
+        let check = |line: &str| match parse(line).unwrap() {
+            Task::Test(options) => options.check().map_err(|error| error.to_string()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(check("test unit --pg 18").unwrap_err(), "`test unit` takes no --pg");
+        assert_eq!(check("test aarch64 --pgvector 0.8.6").unwrap_err(), "`test aarch64` takes no --pgvector");
+        for line in ["test fmt --pg 17", "test clippy --pg 18", "test versions --pgvector 0.8.6", "test neon --pg 18"] {
+            assert!(check(line).is_err(), "{line}");
+        }
+        for line in ["test --pg 18 --pgvector 0.8.6", "test aarch64 --pg 18", "test pgvector --pg 18", "test unit"] {
+            assert_eq!(check(line), Ok(()), "{line}");
         }
     }
 

@@ -60,6 +60,7 @@ pub enum Part<'a> {
 
 /// Set-up, checks and tests, or a part of them; on the PostgreSQL found here (a whole run: and on [`OTHERS`]), or on one release.
 pub fn run(options: &TestOptions) -> Result<()> {
+    options.check()?;
     let (name, pg) = (options.name.as_deref(), options.pg);
     match name {
         Some("fmt") => return format(),
