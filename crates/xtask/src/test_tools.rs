@@ -3,13 +3,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::system::System;
 use crate::{apt, step};
 
-/// Installs what only the tests need: a browser for the status page, and Prometheus' checker for the alert rules.
+/// Programs that only the tests need, and Debian's packages of them: a browser for the status page, and what takes a network down.
+const TOOLS: [(&str, &str); 3] = [("chromium", "chromium"), ("chromedriver", "chromium-driver"), ("ip", "iproute2")];
+
+/// Installs these, and Prometheus' checker for the alert rules.
 pub fn install() -> Result<()> {
-    let browser = ["chromium", "chromium-driver"].map(str::to_owned);
-    if !(apt::has_program("chromium") && apt::has_program("chromedriver")) {
-        apt::install(&browser)?;
+    let packages = missing(System::own().is_debian(), apt::has_program)?;
+    if !packages.is_empty() {
+        apt::install(&packages)?;
     }
     let place = step::target_dir()?.join("tools");
     if apt::has_program("promtool") || place.join("promtool").is_file() {
@@ -37,4 +41,30 @@ pub fn install() -> Result<()> {
     fs::copy(dir.join("usr/bin/promtool"), &copy).context("the package has no promtool")?;
     fs::rename(copy, place.join("promtool")).context("cannot rename promtool")?;
     fs::remove_dir_all(&dir).context("cannot delete the unpacked package")
+}
+
+/// The packages of missing programs. Other systems than Debian have other packages of a browser.
+fn missing(is_debian: bool, has_program: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    let (programs, packages): (Vec<_>, Vec<_>) = TOOLS.into_iter().filter(|(program, _)| !has_program(program)).unzip();
+    ensure!(
+        is_debian || programs.is_empty(),
+        "the tests need {} in the PATH, which `cargo xtask test` installs on Debian only",
+        programs.join(" and ")
+    );
+    Ok(packages.into_iter().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    #[test]
+    fn other_systems_hear_which_programs_are_missing() {
+        let has = |program: &str| program == "ip";
+        assert_eq!(missing(true, has).unwrap(), ["chromium", "chromium-driver"]);
+        assert_eq!(missing(true, |_| false).unwrap().last().unwrap(), "iproute2");
+        let error = missing(false, has).unwrap_err().to_string();
+        assert!(error.starts_with("the tests need chromium and chromedriver in the PATH"), "{error}");
+        assert!(missing(false, |_| true).unwrap().is_empty());
+    }
 }
