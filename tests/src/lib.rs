@@ -75,7 +75,7 @@ pub use random::Random;
 pub use recall::{Recall, recall};
 pub use scratch::Scratch;
 pub use session::{Building, Rows, Session};
-pub use skipped::skipped;
+pub use skipped::{skipped, skipped_for_lack};
 pub use sql_case::{compare_sql_case, sql_case_names};
 pub use strangers::{Stranger, Strangers};
 pub use synthetic::{synthetic, synthetic_part};

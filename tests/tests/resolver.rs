@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use harness::{Builder, Cluster, Session, inspect, skipped, wait_for, within};
+use harness::{Builder, Cluster, Session, inspect, skipped_for_lack, wait_for, within};
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
@@ -39,7 +39,7 @@ fn a_silent_name_server() {
     // Only root can listen on port 53 and mount.
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
     let Some(server) = UdpSocket::bind("127.0.0.77:53").ok().filter(|_| may_mount) else {
-        return skipped("a silent name server, which needs root, mount namespaces, and port 53 of 127.0.0.77");
+        return skipped_for_lack("a silent name server, which needs root, mount namespaces, and port 53 of 127.0.0.77");
     };
     let directory = tempdir();
     let resolv_conf = directory.join("resolv.conf");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use harness::skipped;
+use harness::skipped_for_lack;
 use layout::{Layout, Word};
 
 fn function(name: &str) -> Word {
@@ -106,7 +106,7 @@ fn structures(text: &str) -> Vec<BTreeMap<&str, &str>> {
 fn structures_of_fetched_releases_are_known() {
     let sources = sources();
     if sources.is_empty() {
-        skipped(
+        skipped_for_lack(
             "structures of pgvector's releases, of which no source is here: `cargo xtask test type_info` fetches some",
         );
     }

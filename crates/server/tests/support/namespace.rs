@@ -1,7 +1,7 @@
 use std::process::Command;
 
 /// Runs an ignored test of this program in a namespace of its own, of the kind that `unshare` calls `kind`. Skips it if `probe` fails in
-/// one: the system may not allow namespaces.
+/// one: the system may not allow namespaces, or lack the program.
 pub fn run_in_namespace(kind: &str, probe: &[&str], test: &str) {
     let namespace = |words: &[&str]| {
         let mut command = Command::new("unshare");
@@ -9,7 +9,10 @@ pub fn run_in_namespace(kind: &str, probe: &[&str], test: &str) {
         command
     };
     if !namespace(probe).status().is_ok_and(|status| status.success()) {
-        return harness::skipped(&format!("{test}: this system allows no namespaces"));
+        return harness::skipped_for_lack(&format!(
+            "{test}: `{}` fails in a namespace, or there may be none",
+            probe.join(" ")
+        ));
     }
     let program = std::env::current_exe().unwrap();
     let mut inside = namespace(&[program.to_str().unwrap(), "--ignored", "--exact", test, "--nocapture"]);
