@@ -1,5 +1,5 @@
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
@@ -34,8 +34,10 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a directory with permissions `mode`, for instance `/tmp/lantern-index-cluster-4711-0`.
     pub fn new(what: &str, mode: u32) -> Result<Self> {
+        let parent = env::temp_dir();
         // Another account may have to reach it, which root's private TMPDIR would prevent.
-        let parent = if rustix::process::geteuid().is_root() { PathBuf::from("/tmp") } else { env::temp_dir() };
+        let private = rustix::process::geteuid().is_root() && !others_may_search(&parent);
+        let parent = if private { PathBuf::from("/tmp") } else { parent };
         let path = make(&parent, what, mode)
             .with_context(|| format!("cannot make a temporary directory in {}", parent.display()))?;
         let watchdog = Command::new("/bin/sh")
@@ -80,6 +82,12 @@ impl Drop for Scratch {
     }
 }
 
+/// Whether any account may reach what a directory has.
+fn others_may_search(dir: &Path) -> bool {
+    let allowed = |dir: &Path| dir.metadata().is_ok_and(|dir| dir.is_dir() && dir.permissions().mode() & 0o001 != 0);
+    dir.canonicalize().is_ok_and(|dir| dir.ancestors().all(allowed))
+}
+
 fn make(parent: &Path, what: &str, mode: u32) -> io::Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -106,6 +114,37 @@ mod tests {
         drop(scratch);
         assert!(!waiter.join().unwrap().success());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_private_folder_hides_what_is_in_it() {
+        let private = Scratch::new("scratch-test", 0o700).unwrap();
+        let inner = private.path().join("open");
+        fs::create_dir(&inner).unwrap();
+        fs::set_permissions(&inner, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(!others_may_search(private.path()) && !others_may_search(&inner));
+        assert!(others_may_search(Path::new("/usr")) && !others_may_search(Path::new("/none")));
+    }
+
+    #[test]
+    fn temporary_directories_are_where_tmpdir_says() {
+        let open = Scratch::new("scratch-test", 0o755).unwrap();
+        let inside = |tmpdir: &Path| {
+            let mut inside = Command::new(env::current_exe().unwrap());
+            inside.args(["scratch::tests::a_directory", "--exact", "--ignored", "--nocapture"]).env("TMPDIR", tmpdir);
+            String::from_utf8(inside.output().unwrap().stdout).unwrap()
+        };
+        let own = format!("made {}/", open.path().display());
+        assert!(inside(open.path()).contains(&own));
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        // Only root does without it, since it starts servers under another account.
+        assert_eq!(inside(open.path()).contains(&own), !rustix::process::geteuid().is_root());
+    }
+
+    #[test]
+    #[ignore = "temporary_directories_are_where_tmpdir_says runs it"]
+    fn a_directory() {
+        println!("made {}", Scratch::new("inner", 0o700).unwrap().path().display());
     }
 
     #[test]
