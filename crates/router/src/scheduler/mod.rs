@@ -116,7 +116,8 @@ impl Scheduler {
         let memory = self.builders.remove(&id).map_or(0, |entry| entry.memory);
         if matches!(error.outlook, Outlook::Full | Outlook::Shared) {
             (self.last_failure, self.not_before) = (Some(error), Some(now + self.rules.back_off));
-            self.failed_memory = 0;
+            // The room is lacking for all sizes, and earlier failures say nothing about it.
+            (self.failures, self.failed_memory) = (0, 0);
             return;
         }
         if self.failures == 0 || memory < self.failed_memory {

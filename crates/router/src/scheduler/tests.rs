@@ -476,6 +476,24 @@ fn builds_wait_while_other_routers_have_all_builders() {
 }
 
 #[test]
+fn failures_of_larger_builders_refuse_no_build_that_waits_for_other_routers() {
+    for outlook in [Outlook::Full, Outlook::Shared] {
+        let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 3), Instant::now());
+        let large = ask(&mut scheduler, 1, 80);
+        for id in 1..=3 {
+            assert_eq!(scheduler.act(now), [Action::Start { id, memory: 80 }]);
+            scheduler.failed(id, SpawnError::passing("no node is large enough"), now);
+            now = scheduler.next_deadline().unwrap();
+        }
+        scheduler.leave(large);
+        ask(&mut scheduler, 2, 20);
+        assert_eq!(scheduler.act(now), [Action::Start { id: 4, memory: 20 }]);
+        scheduler.failed(4, SpawnError { outlook, ..SpawnError::passing("other routers have all") }, now);
+        assert_eq!(scheduler.act(now), [], "{outlook:?}: it waits");
+    }
+}
+
+#[test]
 fn a_quota_that_other_routers_share_is_waited_for_as_for_a_start() {
     let shared = || SpawnError { outlook: Outlook::Shared, ..SpawnError::passing("exceeded quota") };
     let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (4, 1);
