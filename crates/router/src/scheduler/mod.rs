@@ -362,9 +362,10 @@ impl Scheduler {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Shared)
     }
 
-    /// Whether a busy builder is large enough, or its end may make room within a quota.
+    /// Whether a busy builder takes such builds, or its end may make room within a quota.
     fn may_wait(&self, memory: u64) -> bool {
-        self.count(|entry| entry.is_busy() && (entry.memory >= memory || self.lacks_quota())) > 0
+        let serves = |entry: &Entry| !entry.outdated && entry.memory >= memory;
+        self.count(|entry| entry.is_busy() && (serves(entry) || self.lacks_quota())) > 0
     }
 
     /// The last error, if it would repeat at another start of this size and there is no busy builder to wait for.

@@ -626,3 +626,14 @@ fn builders_of_an_earlier_template_take_no_build() {
     scheduler.started(2, 1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request, id: 2 }]);
 }
+
+#[test]
+fn nobody_waits_for_a_busy_builder_that_takes_no_further_build() {
+    let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
+    scheduler.adopt(100, true);
+    let request = ask(&mut scheduler, 1, 1);
+    assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 1 }]);
+    let error = SpawnError::lasting("pod is invalid", "Look at the template.");
+    scheduler.failed(2, error.clone(), now);
+    assert_eq!(scheduler.act(now), [Action::Refuse { request, refusal: Refusal::NoStart(error, SECOND) }]);
+}
