@@ -162,10 +162,15 @@ impl Scheduler {
     /// Reports that a builder no longer exists.
     pub(crate) fn stopped(&mut self, id: BuilderId) {
         self.builders.remove(&id);
-        // Its share of a quota is free: the next attempt shows whether that is enough.
         if self.lacks_quota() {
-            self.last_failure = None;
+            self.try_again();
         }
+    }
+
+    /// Room has been made: the next attempt, without a pause, shows whether it is enough.
+    fn try_again(&mut self) {
+        // One failure remains, so that no spare builder is started at the same time, which would take the room.
+        (self.failures, self.last_failure, self.not_before) = (self.failures.min(1), None, None);
     }
 
     /// The actions to carry out now. The scheduler takes them as under way.
