@@ -162,15 +162,15 @@ impl Scheduler {
     /// Reports that a builder no longer exists.
     pub(crate) fn stopped(&mut self, id: BuilderId) {
         self.builders.remove(&id);
-        if self.lacks_quota() {
-            self.try_again();
-        }
+        self.expect_room();
     }
 
-    /// Room has been made: the next attempt, without a pause, shows whether it is enough.
-    fn try_again(&mut self) {
-        // One failure remains, so that no spare builder is started at the same time, which would take the room.
-        (self.failures, self.last_failure, self.not_before) = (self.failures.min(1), None, None);
+    /// A builder of any router is gone. If there was no room for another one, the next attempt, without a pause, shows whether there is now.
+    fn expect_room(&mut self) {
+        if self.lacks_quota() || self.others_have_all() {
+            // One failure remains, so that no spare builder is started at the same time, which would take the room.
+            (self.failures, self.last_failure, self.not_before) = (self.failures.min(1), None, None);
+        }
     }
 
     /// The actions to carry out now. The scheduler takes them as under way.

@@ -16,8 +16,8 @@ pub(crate) struct Others {
 impl Scheduler {
     /// Updates the numbers of other routers' builders.
     pub(crate) fn others(&mut self, others: Others) {
-        if others.all < self.others.all && self.shares_quota() {
-            self.last_failure = None;
+        if others.all < self.others.all {
+            self.expect_room();
         }
         self.others = others;
     }

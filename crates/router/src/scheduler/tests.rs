@@ -479,6 +479,30 @@ fn builds_wait_while_other_routers_have_all_builders() {
 }
 
 #[test]
+fn no_idle_builder_makes_room_when_a_place_is_free_again() {
+    for own_ends in [false, true] {
+        let (mut scheduler, now) = (scheduler(|rules| rules.max_builders = 3), Instant::now());
+        scheduler.others(Others { all: 1, ..Others::default() });
+        let request = ask(&mut scheduler, 1, 10);
+        assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
+        scheduler.failed(1, SpawnError::full("all are taken"), now);
+        scheduler.leave(request);
+        // What other routers lend is not started, so that nothing shows that this failure is over.
+        let lent = [scheduler.adopt(10, false), scheduler.adopt(10, false)];
+        lent.into_iter().for_each(|id| scheduler.rested(id, now));
+        if own_ends {
+            scheduler.lost(lent[1]);
+            assert_eq!(scheduler.act(now), [Action::Stop { id: lent[1] }]);
+            scheduler.stopped(lent[1]);
+        } else {
+            scheduler.others(Others::default());
+        }
+        ask(&mut scheduler, 1, 20);
+        assert_eq!(scheduler.act(now), [Action::Start { id: 4, memory: 20 }], "{own_ends}");
+    }
+}
+
+#[test]
 fn failures_of_larger_builders_refuse_no_build_that_waits_for_other_routers() {
     for outlook in [Outlook::Full, Outlook::Shared] {
         let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 3), Instant::now());
