@@ -59,7 +59,7 @@ impl Session<'_> {
         };
         self.shared.door.pending.settle(self.id);
         let lease = tokio::select! {
-            lease = self.lantern_lease(&mut stream, &client) => lease,
+            lease = self.lantern_lease(&mut stream, &client, false) => lease,
             () = self.shared.drain.cancelled() => Err(NoBuilder::Refused(Refusal::Draining, "router is shutting down".to_owned())),
         };
         let lease = match lease {
@@ -163,7 +163,7 @@ impl Session<'_> {
         init: &Init,
     ) -> Result<(Lease, Box<dyn Transport>), NoBuilder> {
         for attempt in 1..=ATTEMPTS {
-            let lease = self.lantern_lease(stream, client).await?;
+            let lease = self.lantern_lease(stream, client, attempt > 1).await?;
             let asked = async {
                 // Lantern's protocol has no code by which to recognise that the builder is drained.
                 health::builds_if_ready(&lease.facts().place).await?;
@@ -185,9 +185,14 @@ impl Session<'_> {
         Err(NoBuilder::Refused(Refusal::Builders, format!("{ATTEMPTS} builders were lost before one took the build")))
     }
 
-    async fn lantern_lease(&self, stream: &mut Box<dyn Transport>, client: &Client) -> Result<Lease, NoBuilder> {
+    async fn lantern_lease(
+        &self,
+        stream: &mut Box<dyn Transport>,
+        client: &Client,
+        again: bool,
+    ) -> Result<Lease, NoBuilder> {
         // The order has no number of rows, so request the smallest builder.
-        let demand = Demand::new(client.clone(), 0, self.shared.config.machine_for);
+        let demand = Demand { again, ..Demand::new(client.clone(), 0, self.shared.config.machine_for) };
         let mut request = self.shared.pool.ask(demand);
         let mut byte = [0];
         tokio::select! {

@@ -95,8 +95,9 @@ impl Session<'_> {
         self.shared.sent.comes_back_with(&client.ticket);
         let patience = self.shared.config.listening.idle_timeout;
         for attempt in 1..=ATTEMPTS {
+            let demand = Demand { again: attempt > 1, ..demand.clone() };
             let lease = tokio::select! {
-                lease = wait(&mut client, &self.shared.pool, demand.clone(), &queued, patience) => lease,
+                lease = wait(&mut client, &self.shared.pool, demand, &queued, patience) => lease,
                 () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
             };
             let lease = match lease {

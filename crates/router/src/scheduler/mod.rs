@@ -86,7 +86,14 @@ impl Scheduler {
     pub(crate) fn ask(&mut self, demand: Demand) -> Result<RequestId, Refusal> {
         let id = self.next_request;
         self.next_request += 1;
-        self.queue.push(Waiting { id, demand, starting_since: None });
+        let waiting = Waiting { id, demand, starting_since: None };
+        if waiting.demand.again {
+            // It was admitted and had its turn: it is first, after others that lost their builder.
+            let place = self.queue.partition_point(|earlier| earlier.demand.again);
+            self.queue.insert(place, waiting);
+            return Ok(id);
+        }
+        self.queue.push(waiting);
         match self.refusal() {
             Some(refusal) => {
                 self.queue.pop();

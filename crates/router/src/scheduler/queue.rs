@@ -18,6 +18,8 @@ pub(crate) struct Demand {
     pub(crate) memory: u64,
     /// Memory in bytes of a builder on which the build fits.
     pub(crate) machine: u64,
+    /// Whether an earlier request for the same build was granted a builder, which was lost before it took the build.
+    pub(crate) again: bool,
 }
 
 /// [`Demand::memory`] of a build of unknown size, whose client has no limit.
@@ -28,7 +30,7 @@ impl Demand {
     pub(crate) fn new(client: Client, memory: u64, machine_for: fn(u64) -> u64) -> Self {
         let is_limited = memory == ANY_MEMORY && client.limits.memory > 0;
         let memory = if is_limited { client.limits.memory } else { memory };
-        Self { client, memory, machine: machine_for(memory) }
+        Self { client, memory, machine: machine_for(memory), again: false }
     }
 
     /// Memory in bytes that the build needs; 0 if it is not known.

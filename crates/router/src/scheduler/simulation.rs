@@ -60,7 +60,7 @@ fn two_hundred_builds_over_fifty_builders() {
                 match events.pop_first().unwrap().1 {
                     Event::Arrives(build) => {
                         let memory = 1 + noise(build as u64) % 64;
-                        let request = scheduler.ask(Demand { client: client(build), memory, machine: memory }).unwrap();
+                        let request = scheduler.ask(Demand::new(client(build), memory, |bytes| bytes)).unwrap();
                         asked.insert(request, (build, now));
                     }
                     Event::Starts(id, memory) => scheduler.started(id, memory, begin + now),

@@ -68,6 +68,24 @@ fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
 }
 
 #[test]
+fn a_build_that_lost_its_builder_keeps_its_turn() {
+    let (mut scheduler, now) = (scheduler(|rules| rules.max_builders = 1), Instant::now());
+    let named = Client { name: Some("tenant".into()), limits: Limits { waiting: 1, ..Limits::default() }, ..client(1) };
+    let demand = Demand::new(named, 1, |bytes| bytes);
+    let first = scheduler.ask(demand.clone()).unwrap();
+    scheduler.act(now);
+    scheduler.started(1, 1, now);
+    assert_eq!(scheduler.act(now), [Action::Grant { request: first, id: 1 }]);
+    let other = ask(&mut scheduler, 2, 1);
+    let second = scheduler.ask(demand.clone()).unwrap();
+    scheduler.lost(1);
+    assert_eq!(scheduler.ask(demand.clone()), Err(Refusal::Waiting(1)));
+    let again = Demand { again: true, ..demand };
+    let lost = [scheduler.ask(again.clone()).unwrap(), scheduler.ask(again).unwrap()];
+    assert_eq!(order(&scheduler), [lost[0], other, lost[1], second]);
+}
+
+#[test]
 fn no_builder_comes_for_a_request_that_its_client_s_limits_hold_back() {
     let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (9, 1);
     let (mut scheduler, now) = (scheduler(spare), Instant::now());
