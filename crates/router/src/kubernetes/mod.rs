@@ -85,14 +85,12 @@ pub(crate) struct Pods {
 impl Pods {
     /// Connects to the API server. `places` is the number of pod names.
     pub(crate) async fn connect(config: &KubernetesConfig, places: usize) -> Result<Self, SpawnError> {
-        let mut settings = kube::Config::infer().await.map_err(|error| {
+        let settings = kube::Config::infer().await.map_err(|error| {
             let hint = "Outside a cluster, KUBECONFIG names the file that says where the API server is.";
             SpawnError::lasting(format!("no Kubernetes to be found: {error}"), hint)
         })?;
-        // Without a limit, a request on a connection that the network has dropped would hold up a start for many minutes.
-        (settings.read_timeout, settings.reset_reader_on_write) = (Some(ANSWER), true);
         let namespace = config.namespace.clone().unwrap_or_else(|| settings.default_namespace.clone());
-        let client = Client::try_from(settings).map_err(|error| spawn_error("connect to Kubernetes", &error))?;
+        let client = client(settings).map_err(|error| spawn_error("connect to Kubernetes", &error))?;
         let mut template = Template::read(&config.template, &config.instance, &config.identity)
             .map_err(|error| SpawnError::lasting(error.to_string(), ""))?;
         if let Some(name) = &config.owner {
@@ -272,6 +270,14 @@ impl Pods {
     }
 }
 
+/// A client that reports each failure soon: the router itself tries again, tells waiting clients the reason, and keeps to their time limits.
+fn client(mut settings: kube::Config) -> Result<Client, kube::Error> {
+    // Without a limit, a request on a connection that the network has dropped would hold up a start for many minutes.
+    (settings.read_timeout, settings.reset_reader_on_write) = (Some(ANSWER), true);
+    settings.default_retry = false;
+    Client::try_from(settings)
+}
+
 impl Spawner for Pods {
     fn start(&self, order: Order) -> Boxed<'_, Result<Arc<dyn Builder>, SpawnError>> {
         Box::pin(self.start_one(order))
@@ -287,5 +293,44 @@ impl Spawner for Pods {
 
     fn surroundings(&self) -> watch::Receiver<Surroundings> {
         self.surroundings.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Api, ListParams};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::client;
+
+    #[tokio::test]
+    async fn an_overloaded_server_is_reported_at_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = BufReader::new(&mut stream).lines();
+                while request.next_line().await.unwrap().is_some_and(|line| !line.is_empty()) {}
+                let (status, body) = match count.fetch_add(1, Ordering::Relaxed) {
+                    0 => ("429 Too Many Requests", ""),
+                    1 => ("503 Service Unavailable", ""),
+                    _ => ("200 OK", r#"{"metadata": {}, "items": []}"#),
+                };
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                stream.write_all((head + body).as_bytes()).await.unwrap();
+            }
+        });
+        let pods = Api::<Pod>::default_namespaced(client(kube::Config::new(url)).unwrap());
+        for (requests, is_answered) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(pods.list(&ListParams::default()).await.is_ok(), is_answered);
+            assert_eq!(asked.load(Ordering::Relaxed), requests);
+        }
     }
 }

@@ -24,9 +24,9 @@ pub(super) fn is_over_quota(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
 }
 
-/// Whether the same request would fail again: an answer of the API server, and no trouble of the server itself or of a webhook.
+/// Whether the same request would fail again: an answer of the API server, and no trouble or overload of the server itself or of a webhook.
 pub(super) fn is_final(error: &Error) -> bool {
-    matches!(code(error), 400..=499)
+    matches!(code(error), 400..=499) && code(error) != 429
 }
 
 fn code(error: &Error) -> u16 {
@@ -84,8 +84,14 @@ mod tests {
     use kube::Error;
     use kube::core::Status;
 
-    use super::{spawn_error, spawn_error_of_new};
+    use super::{is_final, spawn_error, spawn_error_of_new};
     use crate::spawner::Outlook;
+
+    #[test]
+    fn an_overloaded_server_is_asked_again() {
+        let is_final = |code| is_final(&Error::Api(Box::new(Status::failure("no", "no").with_code(code))));
+        assert_eq!([422, 429, 503].map(is_final), [true, false, false]);
+    }
 
     #[test]
     fn a_new_server_may_yet_allow_what_it_forbids() {
