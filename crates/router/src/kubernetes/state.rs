@@ -1,16 +1,16 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use kube::Resource;
 
-use crate::spawner::SpawnError;
+use crate::spawner::{Outlook, SpawnError};
 
-/// Reasons of a waiting container that do not go away by themselves.
-const HOPELESS: [&str; 6] = [
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "ErrImageNeverPull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "RunContainerError",
+/// Reasons why a container waits in vain, and whether another pod may do better: a registry or a container runtime may have been away.
+const HOPELESS: [(&str, Outlook); 6] = [
+    ("CreateContainerConfigError", Outlook::Lasting),
+    ("CreateContainerError", Outlook::Passing),
+    ("ErrImageNeverPull", Outlook::Lasting),
+    ("ImagePullBackOff", Outlook::Passing),
+    ("InvalidImageName", Outlook::Lasting),
+    ("RunContainerError", Outlook::Passing),
 ];
 
 /// The state of a pod. The text completes a sentence that begins with the pod's name.
@@ -37,11 +37,9 @@ pub(super) fn state(pod: &Pod) -> State {
         let Some(waiting) = waiting else { continue };
         let reason = waiting.reason.clone().unwrap_or_default();
         let text = format!("waits: {reason} {}", waiting.message.as_deref().unwrap_or_default()).trim_end().to_owned();
-        if HOPELESS.contains(&reason.as_str()) {
-            return State::Hopeless(SpawnError::lasting(
-                text,
-                "Look at the image and the secrets of the builders' template.",
-            ));
+        if let Some(&(_, outlook)) = HOPELESS.iter().find(|(name, _)| *name == reason) {
+            let hint = "Look at the image and the secrets of the builders' template.".to_owned();
+            return State::Hopeless(SpawnError { text, hint, outlook });
         }
         if !reason.is_empty() {
             return State::Waiting(text);
@@ -111,9 +109,11 @@ mod tests {
         let container = |state: Value| json!([{ "name": "b", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state }]);
         let pulling = container(json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } }));
         assert_eq!(of(json!({ "containerStatuses": pulling })), waiting("waits: ErrImagePull not found"));
-        let bad = container(json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } }));
-        let State::Hopeless(error) = of(json!({ "containerStatuses": bad })) else { panic!() };
-        assert!(error.outlook == Outlook::Lasting && error.text.ends_with("no such image"), "{error}");
+        for (reason, outlook) in [("ImagePullBackOff", Outlook::Passing), ("InvalidImageName", Outlook::Lasting)] {
+            let bad = container(json!({ "waiting": { "reason": reason, "message": "no such image" } }));
+            let State::Hopeless(error) = of(json!({ "containerStatuses": bad })) else { panic!() };
+            assert_eq!((error.outlook, &*error.text), (outlook, &*format!("waits: {reason} no such image")));
+        }
         let killed = container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } }));
         assert_eq!(
             of(json!({ "containerStatuses": killed })),
