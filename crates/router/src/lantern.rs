@@ -215,7 +215,7 @@ impl Session<'_> {
         &self,
         client: Box<dyn Transport>,
         queued: Queued,
-        mut lease: Lease,
+        lease: Lease,
         builder: Box<dyn Transport>,
     ) {
         tracing::info!(builder = lease.facts().name, "build of a Lantern client relayed");
@@ -247,7 +247,7 @@ impl Session<'_> {
             End::Said(Ending::File) => (Outcome::Succeeded, None),
             End::Said(Ending::Error) => (Outcome::Failed, Some("the builder said why".to_owned())),
             End::Left => (Outcome::Cancelled, Some("client left".to_owned())),
-            End::Lost(why) => (Outcome::Failed, Some(lease.loss(LINGER).await.unwrap_or_else(|| why.to_owned()))),
+            End::Lost(why) => (Outcome::Failed, Some(lease.loss().await.unwrap_or_else(|| why.to_owned()))),
             End::Stopped(stop) => stop.outcome(),
         };
         // Close the connection so that the builder stops the build before the lease returns to the pool.

@@ -18,9 +18,6 @@ use crate::relay::{End, Side, linger, lost, pass, report};
 use crate::router::Shared;
 use crate::stages::Stages;
 
-/// How long to wait for the reason why a builder was lost.
-const REASON: Duration = Duration::from_secs(3);
-
 /// The result of a relayed build.
 pub(crate) enum Relayed {
     /// The build has ended, in whatever way, and the client has been informed.
@@ -32,7 +29,7 @@ pub(crate) enum Relayed {
 }
 
 /// Relays a build between the client and the builder of the lease.
-pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queued, mut lease: Lease) -> Relayed {
+pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queued, lease: Lease) -> Relayed {
     let builder_tls = shared.config.builder_tls.as_deref();
     let admission = match ask(&lease, &client.frame, builder_tls).await {
         Ok(mut builder) => match tokio::select! {
@@ -65,9 +62,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
             Relayed::Ended
         }
         Err(why) => {
-            lease.condemn(&why);
-            let known = lease.loss(REASON).await.unwrap_or(why);
-            let why = format!("builder {} was lost: {known}", lease.facts().name);
+            let why = format!("builder {} was lost: {}", lease.facts().name, lease.failed(why).await);
             Relayed::Lost(Box::new(client), queued, why)
         }
     }
@@ -85,7 +80,7 @@ async fn build(
     shared: &Arc<Shared>,
     client: Client,
     queued: Queued,
-    mut lease: Lease,
+    lease: Lease,
     builder: BuilderConnection,
     decision: &Frame,
 ) {
@@ -127,7 +122,7 @@ async fn build(
         Ok(End::Left) => (Outcome::Cancelled, said("client left")),
         Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),
         Ok(End::Lost) => {
-            let why = lease.loss(REASON).await.unwrap_or_else(|| "its connection broke".to_owned());
+            let why = lease.loss().await.unwrap_or_else(|| "its connection broke".to_owned());
             (Outcome::Failed, Some(why))
         }
         Err(stop) => stop.outcome(),

@@ -11,6 +11,9 @@ use crate::scheduler::BuilderId;
 use crate::spawner::{Builder, Facts};
 use crate::stages::Stages;
 
+/// How long to wait for the reason why a builder was lost.
+const REASON: Duration = Duration::from_secs(3);
+
 /// A builder for one build. It returns to the pool on drop.
 pub(crate) struct Lease {
     pub(super) id: BuilderId,
@@ -35,14 +38,22 @@ impl Lease {
         running
     }
 
-    /// Why the builder is gone, if the pool learns it within `patience`.
-    pub(crate) async fn loss(&mut self, patience: Duration) -> Option<String> {
-        timeout(patience, self.lost.wait_for(Option::is_some)).await.ok()?.ok()?.clone()
+    /// Why the builder is gone, if the pool learns it soon.
+    pub(crate) async fn loss(&self) -> Option<String> {
+        timeout(REASON, self.lost.clone().wait_for(Option::is_some)).await.ok()?.ok()?.clone()
     }
 
     /// Reports that the builder has failed and must be stopped.
     pub(crate) fn condemn(&self, why: &str) {
         let _ = self.messages.send(Message::Lost { id: self.id, why: why.to_owned() });
+    }
+
+    /// Like [`condemn`](Self::condemn) after an error of the connection. Returns the reason that the pool learns soon, else `error`.
+    pub(crate) async fn failed(&self, error: String) -> String {
+        // Before the report, which the pool would return as the reason.
+        let why = self.loss().await.unwrap_or(error);
+        self.condemn(&why);
+        why
     }
 
     /// Reserves the builder for a redirected client until its build ends, or until `patience` has passed without a build.

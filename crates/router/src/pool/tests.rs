@@ -5,20 +5,26 @@ use std::time::Duration;
 use service::{Activity, Client, Clock, Role};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Pool;
+use super::{Lease, Pool};
 use crate::scheduler::{Demand, Rules};
 use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
 
-/// Builders without builds that outlive the router, and the number of those that it has left to other routers.
+/// Builders without builds that outlive the router.
 #[derive(Clone, Default)]
-struct Pods(Arc<AtomicUsize>);
+struct Pods {
+    /// The number of those that the router has left to other routers.
+    left: Arc<AtomicUsize>,
+    /// Kills one.
+    kill: Arc<Notify>,
+}
 
 struct Pod {
     facts: Facts,
-    left: Arc<AtomicUsize>,
+    pods: Pods,
 }
 
 impl Spawner for Pods {
@@ -28,7 +34,7 @@ impl Spawner for Pods {
             let status_port = listener.local_addr().unwrap().port();
             tokio::spawn(async move { while answer(&listener).await.is_ok() {} });
             let place = Place { host: None, port: 0, status_host: None, status_port, clock: Clock::default() };
-            let pod = Pod { facts: Facts::new("pod".to_owned(), place, 0), left: self.0.clone() };
+            let pod = Pod { facts: Facts::new("pod".to_owned(), place, 0), pods: self.clone() };
             Ok(Arc::new(pod) as Arc<dyn Builder>)
         })
     }
@@ -54,7 +60,10 @@ impl Builder for Pod {
     }
 
     fn gone(&self) -> Boxed<'_, String> {
-        Box::pin(std::future::pending())
+        Box::pin(async {
+            self.pods.kill.notified().await;
+            "it was killed".to_owned()
+        })
     }
 
     fn stop(&self) -> Boxed<'_, ()> {
@@ -65,28 +74,48 @@ impl Builder for Pod {
         Box::pin(async {
             // An answer of the API server takes time.
             sleep(Duration::from_millis(300)).await;
-            self.left.fetch_add(1, Ordering::Relaxed);
+            self.pods.left.fetch_add(1, Ordering::Relaxed);
         })
     }
+}
+
+/// A pool of these builders, and one of them for a build.
+async fn lease(pods: &Pods, rules: Rules, drain: &CancellationToken) -> (Pool, Lease) {
+    let activity = Arc::new(Activity::new(Role::Router, "0", false).unwrap());
+    let pool = Pool::start(rules, Arc::new(pods.clone()), None, activity, drain.clone());
+    let client = Client::unnamed(([127, 0, 0, 1], 5432).into());
+    let lease = pool.ask(Demand::new(client, 0, |bytes| bytes)).answer().await.unwrap().ok().unwrap();
+    (pool, lease)
+}
+
+#[tokio::test]
+async fn how_a_builder_ended_says_more_than_its_connection() {
+    let pods = Pods::default();
+    let reason = async {
+        let (_pool, lease) = lease(&pods, Rules::default(), &CancellationToken::new()).await;
+        let killed = async {
+            // The connection breaks before the pool learns of the end.
+            tokio::task::yield_now().await;
+            pods.kill.notify_one();
+        };
+        tokio::join!(lease.failed("early eof".to_owned()), killed).0
+    };
+    assert_eq!(timeout(Duration::from_secs(60), reason).await.unwrap(), "it was killed");
 }
 
 #[tokio::test]
 async fn a_router_that_ends_has_left_its_builders_to_others() {
     let (pods, drain) = (Pods::default(), CancellationToken::new());
     let rules = Rules { min_builders: 2, ..Rules::default() };
-    let activity = Arc::new(Activity::new(Role::Router, "0", false).unwrap());
-    let pool = Pool::start(rules, Arc::new(pods.clone()), None, activity, drain.clone());
-    let client = Client::unnamed(([127, 0, 0, 1], 5432).into());
-    let mut request = pool.ask(Demand::new(client, 0, |bytes| bytes));
-    let mut builders = pool.builders();
     let started = async {
-        let lease = request.answer().await.unwrap().ok().unwrap();
+        let (pool, lease) = lease(&pods, rules, &drain).await;
+        let mut builders = pool.builders();
         builders.wait_for(|all| all.iter().filter(|one| one.state == "idle").count() == 1).await.unwrap();
-        lease
+        (pool, lease)
     };
-    let lease = timeout(Duration::from_secs(60), started).await.unwrap();
+    let (pool, lease) = timeout(Duration::from_secs(60), started).await.unwrap();
     drain.cancel();
     drop(lease);
     pool.close().await;
-    assert_eq!(pods.0.load(Ordering::Relaxed), 2);
+    assert_eq!(pods.left.load(Ordering::Relaxed), 2);
 }
