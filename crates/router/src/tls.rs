@@ -45,7 +45,7 @@ pub struct BuilderTls {
 #[derive(Debug)]
 enum Trust {
     /// The file holds certificates of authorities, or of the builders themselves.
-    Authorities(RwLock<Arc<ClientConfig>>),
+    Authorities(RwLock<Authorities>),
     /// The file holds the builders' own certificate.
     Pinned(Arc<Pinned>, Arc<ClientConfig>),
 }
@@ -71,7 +71,7 @@ impl BuilderTls {
     /// # Errors
     /// [`BuilderTlsError`]
     pub fn authority(file: &Path, name: &str) -> Result<Self, BuilderTlsError> {
-        Self::new(file, name, Trust::Authorities(RwLock::new(authorities(file)?)))
+        Self::new(file, name, Trust::Authorities(RwLock::new(Authorities::read(file, &[])?)))
     }
 
     fn new(file: &Path, name: &str, trust: Trust) -> Result<Self, BuilderTlsError> {
@@ -82,7 +82,7 @@ impl BuilderTls {
     /// The configuration for the next connection.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         match &self.trust {
-            Trust::Authorities(config) => config.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            Trust::Authorities(now) => now.read().unwrap_or_else(PoisonError::into_inner).config.clone(),
             Trust::Pinned(_, config) => config.clone(),
         }
     }
@@ -99,9 +99,9 @@ impl Reload for BuilderTls {
 
     fn reload(&self) -> Result<(), Box<dyn std::error::Error>> {
         match &self.trust {
-            Trust::Authorities(config) => {
-                let renewed = authorities(&self.file)?;
-                *config.write().unwrap_or_else(PoisonError::into_inner) = renewed;
+            Trust::Authorities(now) => {
+                let mut now = now.write().unwrap_or_else(PoisonError::into_inner);
+                *now = Authorities::read(&self.file, &now.certificates)?;
             }
             Trust::Pinned(pinned, _) => pinned.look()?,
         }
@@ -109,19 +109,26 @@ impl Reload for BuilderTls {
     }
 }
 
-fn authorities(file: &Path) -> Result<Arc<ClientConfig>, BuilderTlsError> {
-    let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(signed(file, provider)?))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+/// Accepts the certificates in the file, and those that an authority in the file has signed.
+#[derive(Debug)]
+struct Authorities {
+    certificates: Vec<CertificateDer<'static>>,
+    config: Arc<ClientConfig>,
 }
 
-/// Accepts certificates that an authority in the file has signed, and those in the file.
-fn signed(file: &Path, provider: Arc<CryptoProvider>) -> Result<Verifier, BuilderTlsError> {
-    Ok(Verifier::of_roots(read(file)?, true, provider)?)
+impl Authorities {
+    /// `earlier` are the certificates that the file held before: builders may read a renewed one later than the router.
+    fn read(file: &Path, earlier: &[CertificateDer<'static>]) -> Result<Self, BuilderTlsError> {
+        let certificates = read(file)?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Verifier::of_roots([&certificates, earlier].concat(), true, provider.clone())?;
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Ok(Self { certificates, config: Arc::new(config) })
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuilderTlsError> {
@@ -216,25 +223,64 @@ mod tests {
 
     use rustls::client::danger::ServerCertVerifier;
     use rustls::pki_types::UnixTime;
+    use rustls::{ClientConnection, ServerConfig, ServerConnection};
+    use service::Reload;
 
-    use super::{Pinned, ServerName, read, ring, signed};
+    use super::{Arc, BuilderTls, Pinned, ServerName, read, ring};
+
+    type Made = (rcgen::Certificate, rcgen::KeyPair);
+
+    /// A certificate as OpenSSL makes it: it claims to be an authority.
+    fn made(name: &str) -> Made {
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap(), key)
+    }
+
+    /// Whether a handshake goes on after the builder has shown this certificate.
+    fn is_accepted(tls: &BuilderTls, (certificate, key): &Made) -> bool {
+        let server = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+            .unwrap();
+        let mut client = ClientConnection::new(tls.config(), tls.name.clone()).unwrap();
+        let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+        let (mut hello, mut answer) = (Vec::new(), Vec::new());
+        client.write_tls(&mut hello).unwrap();
+        server.read_tls(&mut &*hello).unwrap();
+        server.process_new_packets().unwrap();
+        while server.wants_write() {
+            server.write_tls(&mut answer).unwrap();
+        }
+        client.read_tls(&mut &*answer).unwrap();
+        client.process_new_packets().is_ok()
+    }
+
+    #[test]
+    fn what_the_file_held_before_is_accepted_until_the_next_reload() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let [first, second] = [made("builders"), made("builders")];
+        fs::write(file.path(), first.0.pem()).unwrap();
+        let tls = BuilderTls::authority(file.path(), "builders").unwrap();
+        assert!(is_accepted(&tls, &first) && !is_accepted(&tls, &second));
+        fs::write(file.path(), second.0.pem()).unwrap();
+        tls.reload().unwrap();
+        assert!(is_accepted(&tls, &first) && is_accepted(&tls, &second));
+        tls.reload().unwrap();
+        assert!(!is_accepted(&tls, &first) && is_accepted(&tls, &second));
+    }
 
     #[test]
     fn a_builder_may_have_signed_its_certificate_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        // As OpenSSL makes it: it claims to be an authority.
-        let mut params = rcgen::CertificateParams::new(["builders".to_owned()]).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let made = [(); 2].map(|()| params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap());
-        let file = dir.path().join("ca.pem");
-        fs::write(&file, made[0].pem()).unwrap();
-        let verifier = signed(&file, ring::default_provider().into()).unwrap();
-        let takes = |certificate: &rcgen::Certificate, name: &'static str| {
-            let name = ServerName::try_from(name).unwrap();
-            verifier.verify_server_cert(certificate.der(), &[], &name, &[], UnixTime::now()).is_ok()
-        };
-        assert!(takes(&made[0], "builders"));
-        assert!(!takes(&made[0], "others") && !takes(&made[1], "builders"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let [known, other] = [made("builders"), made("builders")];
+        fs::write(file.path(), known.0.pem()).unwrap();
+        let takes = |made: &Made, name: &str| is_accepted(&BuilderTls::authority(file.path(), name).unwrap(), made);
+        assert!(takes(&known, "builders"));
+        assert!(!takes(&known, "others") && !takes(&other, "builders"));
     }
 
     #[test]
