@@ -270,6 +270,20 @@ fn a_changed_secret_replaces_routers_and_builders() {
     inspect(&POSTGRES, &mut session, "items_idx").unwrap();
 }
 
+#[test]
+#[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
+fn a_secret_that_cert_manager_left_is_not_taken_over() {
+    let scene = Scene::new("chart-left");
+    issue(&scene, "lantern-router-tls", "lantern-router.chart-left.svc");
+    let chart = root().join("deploy/helm/lantern-index").display().to_string();
+    let settings = "--set=router.allowAnonymous=true";
+    let install = ["--namespace", &scene.namespace, "install", "lantern", &chart, "--dry-run=server", settings];
+    let error = KUBERNETES.read().unwrap().helm(&install).unwrap_err().to_string();
+    assert!(error.contains("lantern-router-tls") && error.contains("tls.secretName"), "{error}");
+    scene.kubectl(&["delete", "secret", "lantern-router-tls"]);
+    KUBERNETES.read().unwrap().helm(&install).unwrap();
+}
+
 /// The uids of all builders' pods.
 fn uids(scene: &Scene) -> String {
     scene.kubectl(&["get", "pods", "-l", "lantern-index/instance", "-o", "jsonpath={.items[*].metadata.uid}"])

@@ -38,6 +38,12 @@
 {{- $_ := set $made "ticket" (ternary $ticket (dict "key" (randAlphaNum 64 | b64enc)) (hasKey $ticket "key")) -}}
 {{- end -}}
 {{- if not (or .Values.tls.secretName .Values.tls.certManager.enabled) -}}
+{{- $name := include "lantern-index.tls" . -}}
+{{- $there := lookup "v1" "Secret" .Release.Namespace $name -}}
+{{- /* cert-manager leaves its Secret behind, and Helm does not take over what is not its own. */ -}}
+{{- if and $there (ne (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $there) .Release.Service) -}}
+{{- fail (printf "the Secret %s was not made by Helm, but perhaps by cert-manager: name it in tls.secretName, or delete it to have a new one made" $name) -}}
+{{- end -}}
 {{- if hasKey $tls "tls.key" -}}
 {{- $_ := set $made "tls" $tls -}}
 {{- else -}}
