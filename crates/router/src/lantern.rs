@@ -245,7 +245,7 @@ impl Session<'_> {
         };
         let (outcome, why) = match end {
             End::Said(Ending::File) => (Outcome::Succeeded, None),
-            End::Said(Ending::Error) => (Outcome::Failed, Some("the builder said why".to_owned())),
+            End::Said(Ending::Error) => (Outcome::Failed, Some("failed, see the builder's log".to_owned())),
             End::Left => (Outcome::Cancelled, Some("client left".to_owned())),
             End::Lost(why) => (Outcome::Failed, Some(lease.loss().await.unwrap_or_else(|| why.to_owned()))),
             End::Stopped(stop) => stop.outcome(),

@@ -118,7 +118,7 @@ async fn build(
         Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
         Ok(End::Said(_)) if boundary.is_shutdown() => (Outcome::Cancelled, said("the builder was told to stop")),
         Ok(End::Said(_)) if asks_advice && boundary.has_no_advice() => (Outcome::Refused, said("no advice")),
-        Ok(End::Said(_)) => (Outcome::Failed, said("the builder said why")),
+        Ok(End::Said(_)) => (Outcome::Failed, said("failed, see the builder's log")),
         Ok(End::Left) => (Outcome::Cancelled, said("client left")),
         Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),
         Ok(End::Lost) => {

@@ -156,7 +156,7 @@ impl Session<'_> {
             tracing::debug!(builder = name, ?followed, "the client's build is over");
             match followed {
                 Followed::Ended(Outcome::Succeeded) => running.end(Outcome::Succeeded, None),
-                Followed::Ended(outcome) => running.end(outcome, Some("the builder knows more".to_owned())),
+                Followed::Ended(outcome) => running.end(outcome, Some("see the builder's log".to_owned())),
                 Followed::NeverCame => running.end(Outcome::Cancelled, Some("client did not go there".to_owned())),
                 Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
             }

@@ -39,7 +39,8 @@ pub(crate) struct Surroundings {
     pub(crate) others: Others,
     /// The ticket names of this router's builders for which another router waits.
     pub(crate) wanted: Vec<String>,
-    /// Whether another router has released a builder to this one.
+    /// Whether there are builders to take over: pods that another router has released to this one, those of this router's earlier run, and pods
+    /// without a router.
     pub(crate) left: bool,
 }
 
@@ -119,18 +120,18 @@ pub(crate) struct Order {
     pub(crate) tell: watch::Sender<String>,
 }
 
-/// Whether another start may succeed.
+/// What to expect of another start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// The cause may be temporary.
+    /// It may succeed: the cause may be temporary.
     Passing,
-    /// Another start would fail as well.
+    /// It would fail as well.
     Lasting,
-    /// Not an error: builders of other routers have reached `max_builders`.
+    /// It succeeds when builders of other routers, which have reached `max_builders`, end. Not an error.
     Full,
-    /// A quota leaves no room, and builders of other routers, which share it, may end.
+    /// It may succeed when builders of other routers, which share a quota that leaves no room, end.
     Shared,
-    /// A quota leaves no room beside this router's own builders.
+    /// It may succeed when this router's own builders, beside which a quota leaves no room, end.
     Quota,
 }
 
@@ -142,7 +143,7 @@ pub(crate) struct SpawnError {
     pub(crate) text: String,
     /// What may help; may be empty.
     pub(crate) hint: String,
-    /// Whether another start may succeed.
+    /// What to expect of another start.
     pub(crate) outlook: Outlook,
 }
 

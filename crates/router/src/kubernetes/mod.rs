@@ -45,9 +45,9 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// How long a new pod is looked at more often: most are ready by then.
 const EAGER: Duration = Duration::from_secs(15);
 
-/// How long another router may take to release a builder, before a builder of a third one is asked for. The other router may be dead.
+/// If a router has not released a requested builder within this time, another is asked. The router may be dead.
 const WISH: Duration = Duration::from_secs(10);
-/// After this time it is waited for again.
+/// After this time, the request is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// How to run builders as pods.

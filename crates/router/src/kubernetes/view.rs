@@ -128,7 +128,7 @@ async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<PodList>, hur
                     _ => "no answer in time".to_owned(),
                 };
                 if !away {
-                    tracing::warn!(error, "Kubernetes does not say what becomes of the pods; asking again");
+                    tracing::warn!(error, "cannot list pods; retrying");
                 }
                 away = true;
                 if tell.is_closed() {

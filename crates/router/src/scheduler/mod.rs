@@ -128,11 +128,11 @@ impl Scheduler {
             return;
         }
         if self.failures == 0 || memory < self.failed_memory {
-            // Attempts with larger builders say nothing of this size.
+            // Failures of larger builders do not count for this size: restart the back-off.
             (self.failures, self.failed_memory) = (0, memory);
         }
         if error.outlook == Outlook::Quota && !self.builders.is_empty() {
-            // Smaller builders would take the room that other ones, which share the quota, make for this one.
+            // Block all sizes: a smaller builder would take the quota about to be freed for this one.
             self.failed_memory = 0;
         }
         self.failures += 1;
@@ -207,7 +207,7 @@ impl Scheduler {
             self.fair_order().into_iter().map(|turn| (turn.build.id, turn.build.demand.clone(), turn.held_back));
         for (request, demand, held_back) in turns.collect::<Vec<_>>() {
             if held_back {
-                self.wait_for_start_again(request);
+                self.track_start(request, false, now);
                 continue;
             }
             if let Some(id) = self.free_for(&demand) {
@@ -221,7 +221,7 @@ impl Scheduler {
             let expected = coming.iter().copied().filter(|id| self.builders[id].memory >= need).min();
             if let Some(id) = expected {
                 coming.remove(&id);
-                self.wait_for_start(request, now);
+                self.track_start(request, true, now);
             } else if let Some(error) = self.broken(need, now).filter(|_| !self.may_free_quota()) {
                 self.leave(request);
                 actions.push(Action::Refuse { request, refusal: Refusal::NoStart(error, self.retry_after(now)) });
@@ -235,17 +235,15 @@ impl Scheduler {
                     actions.push(Action::Stop { id });
                 }
             } else if self.builders.len() < self.rules.max_builders {
-                if self.others_have_all() || (self.failures > 0 && self.is_prevented(need) && self.may_wait(need)) {
-                    self.wait_for_start_again(request);
-                } else {
-                    self.wait_for_start(request, now);
-                }
+                let is_failing = self.failures > 0 && self.is_prevented(need);
+                let waits_for_others = self.others_have_all() || (is_failing && self.may_wait(need));
+                self.track_start(request, !waits_for_others, now);
                 if self.may_start(need, now) {
                     actions.push(self.start(need));
                 }
             } else {
                 // All builders are busy: this wait does not count towards the start timeout.
-                self.wait_for_start_again(request);
+                self.track_start(request, false, now);
             }
             if self.waited_for_start(request, now) >= self.rules.start_timeout {
                 self.leave(request);
@@ -342,7 +340,7 @@ impl Scheduler {
         !pause && (!trouble || self.count(|entry| entry.is_coming() && self.is_prevented(entry.memory)) == 0)
     }
 
-    /// Whether a builder of this size may not start for the reason of the last failure, if there was one.
+    /// Whether the last start failure applies to this size: it is at least as large.
     fn is_prevented(&self, memory: u64) -> bool {
         memory >= self.failed_memory
     }

@@ -61,7 +61,7 @@ pub(crate) enum Refusal {
 pub(super) struct Waiting {
     pub(super) id: RequestId,
     pub(super) demand: Demand,
-    /// When the start timeout began; `None` while all builders are busy.
+    /// When the start timeout began; `None` while no builder is to start for the request.
     pub(super) starting_since: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Scheduler {
         self.fair_order().into_iter().map(turn).collect()
     }
 
-    /// Whether requests wait and all builders are busy.
+    /// Whether there are as many builders as allowed, and none is starting: a request that waits needs the end of a build, or of an idle builder.
     pub(crate) fn is_full(&self) -> bool {
         self.builders.len() >= self.rules.max_builders && self.count(|entry| entry.is_coming()) == 0
     }
@@ -123,15 +123,10 @@ impl Scheduler {
         client
     }
 
-    pub(super) fn wait_for_start(&mut self, request: RequestId, now: Instant) {
+    /// Begins or continues a request's start timeout if a builder is to start for it, else ends it.
+    pub(super) fn track_start(&mut self, request: RequestId, is_starting: bool, now: Instant) {
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.id == request) {
-            waiting.starting_since.get_or_insert(now);
-        }
-    }
-
-    pub(super) fn wait_for_start_again(&mut self, request: RequestId) {
-        if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.id == request) {
-            waiting.starting_since = None;
+            waiting.starting_since = is_starting.then(|| waiting.starting_since.unwrap_or(now));
         }
     }
 
