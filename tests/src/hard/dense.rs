@@ -221,6 +221,21 @@ pub(super) fn integers(_: &mut Random, dims: usize) -> World {
     world(move |random, _| (0..dims).map(|_| random.below(6) as f32).collect())
 }
 
+/// Two of as many tags as there are dimensions: 1 for each, 0 for the others.
+pub(super) fn tags(_: &mut Random, dims: usize) -> World {
+    world(move |random, _| {
+        let mut row = vec![0.0; dims];
+        (0..2).for_each(|_| row[random.below(dims)] = 1.0);
+        row
+    })
+}
+
+/// Answers of yes or no; each question has a share of yes of its own.
+pub(super) fn answers(random: &mut Random, dims: usize) -> World {
+    let shares: Vec<f32> = (0..dims).map(|_| random.unit()).collect();
+    world(move |random, _| shares.iter().map(|&share| f32::from(u8::from(random.unit() < share))).collect())
+}
+
 pub(super) fn normal(_: &mut Random, dims: usize) -> World {
     world(move |random, _| random.normals(dims))
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use distance::{CodeKernels, CodeNote, CodeProduct};
+use graph::ElementValues;
 use rayon::prelude::*;
 
 use super::components::Components;
@@ -15,6 +16,8 @@ use crate::{BuildError, Control};
 
 /// Values whose mean is the center.
 const SAMPLE: usize = 1024;
+/// The most of them that are compared to find frequent values.
+const COMPARED: usize = 256;
 /// Codes resolve distances whose squares are at least this many times the expected quantisation error.
 const MARGIN: f32 = 10.0;
 /// Largest relative error of a squared distance by principal components.
@@ -56,8 +59,13 @@ impl Codes {
         elements: usize,
         control: &Control,
     ) -> Result<Self, BuildError> {
-        let center = middle(space, tiles, elements);
+        let sample = sample(space, elements);
+        // A few rows with huge values would move the mean of all far from the others, whose codes would then resolve no distances.
+        let mut center = tiles.middle(sample.clone());
         let components = if by_components { Components::find(space, tiles, &center, elements, control)? } else { None };
+        if components.is_none() {
+            move_to_frequent_values(tiles, &sample, &mut center);
+        }
         let extra = usize::from(!space.augmentations.is_empty());
         // Together with the extra coordinate, components fill whole tiles.
         let dims = components.as_ref().map_or(tiles.dims, |components| components.count() - extra);
@@ -210,26 +218,57 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     factor > 0.0 && squared >= MARGIN * error
 }
 
-/// The [`Tiles::middle`] of a sample of values: a few rows with huge values would move their mean far from all others, whose codes would then
-/// resolve no distances.
-fn middle(space: Space<'_>, tiles: Tiles, elements: usize) -> Vec<f32> {
-    let sample = Random::new(0).one_of_each(SAMPLE, elements);
-    tiles.middle(sample.into_iter().map(|element| space.value(element)).collect())
+/// The values from which the center is computed.
+fn sample<'a>(space: Space<'a>, elements: usize) -> Vec<&'a [u8]> {
+    Random::new(0).one_of_each(SAMPLE, elements).into_iter().map(|element| space.store.value(element)).collect()
+}
+
+/// Moves a center, in each dimension where half of the values lie within one step of the codes, to the middle one of these values.
+///
+/// Codes of such values are all rounded alike, with an error that depends on the dimension instead of the value. Distances to values other than
+/// these then err alike for all rows: of rows at equal distances, such as those that share a tag, all rows would choose the same few. At the
+/// center the error is 0.
+fn move_to_frequent_values(tiles: Tiles, sample: &[&[u8]], center: &mut [f32]) {
+    let (mut differences, mut greatest) = (Vec::new(), Vec::new());
+    let some = sample.iter().copied().step_by(sample.len().div_ceil(COMPARED).max(1));
+    tiles.differences(some, center, |row| {
+        greatest.push(row.iter().fold(0f32, |greatest, x| greatest.max(x.abs())));
+        differences.extend_from_slice(row);
+    });
+    greatest.sort_unstable_by(f32::total_cmp);
+    let Some(&usual) = greatest.get(greatest.len() / 2) else { return };
+    let (step, half) = (usual / 127.0, greatest.len().div_ceil(2));
+    let mut column = Vec::new();
+    for (dim, center) in center.iter_mut().enumerate() {
+        column.clear();
+        column.extend(differences[dim..].iter().step_by(tiles.dims).copied());
+        column.sort_unstable_by(f32::total_cmp);
+        let narrowest =
+            column.windows(half).min_by(|a, b| f32::total_cmp(&(a[half - 1] - a[0]), &(b[half - 1] - b[0])));
+        if let Some(near) = narrowest.filter(|near| near[half - 1] - near[0] <= step) {
+            *center += near[half / 2];
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use distance::{CodeKernels, code_kernels};
 
-    use super::{Codes, MARGIN, Noted, middle, resolves};
+    use super::{Codes, MARGIN, Noted, resolves, sample};
     use crate::Control;
     use crate::input::ValueStore;
+    use crate::random::Random;
     use crate::testing::{cube, euclidean, store};
 
     fn codes<const DIMS: usize>(store: &ValueStore, kernels: CodeKernels, elements: usize) -> Codes {
         let space = euclidean::<DIMS>(store);
         let tiles = space.measure.tiles.unwrap();
         Codes::new(space, (tiles, kernels), false, elements, &Control::default()).unwrap()
+    }
+
+    fn squared(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
     }
 
     #[test]
@@ -252,7 +291,7 @@ mod tests {
         let store = store(&values);
         let codes = codes::<24>(&store, kernels, COUNT);
         let space = euclidean::<24>(&store);
-        let mean = middle(space, space.measure.tiles.unwrap(), COUNT);
+        let mean = space.measure.tiles.unwrap().middle(sample(space, COUNT));
         for (element, value) in (0u32..).zip(&values) {
             let differences: Vec<f32> = value.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
             let (own, note) = codes.of(element);
@@ -271,13 +310,36 @@ mod tests {
         values.iter_mut().step_by(200).flatten().for_each(|x| *x *= 1e5);
         let store = store(&values);
         let space = euclidean::<24>(&store);
-        let center = middle(space, space.measure.tiles.unwrap(), values.len());
+        let center = space.measure.tiles.unwrap().middle(sample(space, values.len()));
         assert!(center.iter().all(|x| x.abs() < 0.1), "{center:?}");
         let Some(kernels) = code_kernels() else { return };
         let codes = codes::<24>(&store, kernels, values.len());
         // Far below the squared distances of the nearest of these points, which are about 6.
         let resolved = (0..1000).filter(|&element| codes.resolves(element, 0.5)).count();
         assert!(resolved >= 990, "{resolved}");
+    }
+
+    #[test]
+    fn rare_values_are_as_far_from_frequent_ones_in_all_dimensions() {
+        let Some(kernels) = code_kernels() else { return };
+        const DIMS: usize = 24;
+        let mut random = Random::new(1);
+        // Two dimensions have a one, each of a frequency of its own; the last dimension has no frequent value.
+        let mut value = || -> [f32; DIMS] {
+            let mut value = [0.0; DIMS];
+            (0..2).for_each(|_| value[(random.unit().powi(2) * (DIMS - 1) as f64) as usize] = 1.0);
+            value[DIMS - 1] = random.unit() as f32;
+            value
+        };
+        let values: Vec<[f32; DIMS]> = (0..2000).map(|_| value()).collect();
+        let store = store(&values);
+        let codes = codes::<DIMS>(&store, kernels, values.len());
+        let step = codes.of(0).1.factor;
+        for at in 1..values.len() {
+            let (exact, found) = (squared(&values[0], &values[at]), codes.distance(0, at as u32));
+            // Only the last dimension has an error: half a step of both.
+            assert!((exact - found).abs() <= 2.0 * step + 1e-4, "{at}: {exact} {found}");
+        }
     }
 
     #[test]
