@@ -230,6 +230,12 @@ pub(super) fn tags(_: &mut Random, dims: usize) -> World {
     })
 }
 
+/// Tags with a little noise, which decides between the rows of a tag.
+pub(super) fn blurred_tags(random: &mut Random, dims: usize) -> World {
+    let mut sharp = tags(random, dims);
+    world(move |random, place| (sharp.row)(random, place).iter().map(|x| x + 0.002 * random.normal()).collect())
+}
+
 /// Answers of yes or no; each question has a share of yes of its own.
 pub(super) fn answers(random: &mut Random, dims: usize) -> World {
     let shares: Vec<f32> = (0..dims).map(|_| random.unit()).collect();

@@ -207,6 +207,7 @@ pub static FAMILIES: &[Family] = &[
     vector("integers-l1", L1, 8, dense::integers, "the same by sums of differences"),
     vector("tags-l2", L2, 400, dense::tags, "two of many tags: a one for each, and hundreds of ties"),
     vector("tags-cosine", COSINE, 400, dense::tags, "the same by angle"),
+    vector("tags-blurred-l2", L2, 400, dense::blurred_tags, "tags as a model gives them: almost 0 or 1"),
     vector("answers-l2", L2, 96, dense::answers, "answers of yes or no as numbers"),
     vector("structureless-l2", L2, 256, dense::normal, "no structure at all: noise, hashes"),
     vector("structureless-64-l2", L2, 64, dense::normal, "the same in fewer dimensions"),

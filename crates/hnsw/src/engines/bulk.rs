@@ -10,7 +10,7 @@ use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::input::TakenRows;
 use crate::partition::plan::{Compared, Plan};
-use crate::partition::{Partition, longest, partition_more};
+use crate::partition::{Partition, Sample, longest, partition_more};
 use crate::random::Random;
 use crate::select::{self, Gathered};
 use crate::space::{self, Codes, Space, TileOf, Tiles};
@@ -100,13 +100,15 @@ impl Engine for BulkEngine {
             codes
         });
         space.codes = codes.as_ref().filter(|codes| codes.hold(space));
-        let layers = Layers {
+        let mut layers = Layers {
             setup: &setup,
             space,
+            sample: None,
             #[cfg(test)]
             defect,
         };
         let (draft, gathered) = layers.build(&taken)?;
+        let space = layers.space;
         Completion { setup: &setup, space, trial: trial && tried.is_none() }.run(draft, gathered, taken)
     }
 }
@@ -114,13 +116,15 @@ impl Engine for BulkEngine {
 struct Layers<'a> {
     setup: &'a Setup,
     space: Space<'a>,
+    /// Of layer 0, for [`partition_more`].
+    sample: Option<Sample>,
     #[cfg(test)]
     defect: crate::partition::plan::Defect,
 }
 
 impl Layers<'_> {
     /// Draws levels, fills the upper layers, and finds candidates for layer 0.
-    fn build(&self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
+    fn build(&mut self, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let random = Random::new(spec.seed);
         let points = taken.points();
@@ -130,6 +134,7 @@ impl Layers<'_> {
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
         let top = draft.entry_point().map_or(0, |(_, top)| top);
+        self.look(&points, &random.fork(2))?;
         // All upper layers run together, since each has few tasks. Layer 0 follows, so that its candidates and theirs are never in memory
         // together.
         let gather =
@@ -143,8 +148,22 @@ impl Layers<'_> {
         Ok((draft, lowest))
     }
 
-    /// Finds candidates for the lists of `points`, of `list` slots each. `counted`: whether progress is reported.
-    fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
+    /// Draws a sample of many points, and does without codes if they do not rank its neighbors. Not under inner product, where candidates of
+    /// other kinds come to those by codes.
+    fn look(&mut self, points: &[u32], random: &Random) -> Result<(), BuildError> {
+        let Setup { spec, pool, control, .. } = self.setup;
+        let (space, plan) = (self.space, self.plan(points.len(), 2 * usize::from(spec.m)));
+        let is_usual = space.measure.tiles.is_some() && space.euclidean().is_none();
+        if is_usual && plan.more > 0 && points.len() > plan.leaf_max && control.runs(Pass::MorePartitions) {
+            let sample = pool.run(|| Sample::draw(space, points, random, control))?;
+            self.space.codes = space.codes.filter(|_| sample.ranked);
+            self.sample = Some(sample);
+        }
+        Ok(())
+    }
+
+    /// The plan for `points` points whose lists have `list` slots.
+    fn plan(&self, points: usize, list: usize) -> Plan {
         let compared = match (self.space.codes, self.space.measure.tiles) {
             (Some(codes), _) if codes.of_components() => Compared::ByComponents,
             (Some(_), _) => Compared::ByCodes,
@@ -152,11 +171,16 @@ impl Layers<'_> {
             (None, Some(_)) => Compared::ByTiles,
             (None, None) => Compared::Inverted,
         };
-        let Setup { spec, pool, control, .. } = self.setup;
-        let plan = Plan::new(spec.ef_construction, list, compared, points.len());
+        let plan = Plan::new(self.setup.spec.ef_construction, list, compared, points);
         #[cfg(test)]
         let plan = plan.with(self.defect);
-        let space = self.space;
+        plan
+    }
+
+    /// Finds candidates for the lists of `points`, of `list` slots each. `counted`: whether progress is reported.
+    fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
+        let Setup { pool, control, .. } = self.setup;
+        let (space, plan) = (self.space, self.plan(points.len(), list));
         let partition = |space, found, also| {
             let partition = Partition { space, points: &points, plan: &plan, found, also, control, counted };
             pool.run(|| partition.run(random))
@@ -166,10 +190,10 @@ impl Layers<'_> {
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let (order, far) = partition(space, &near, None)?;
-            if counted && space.measure.tiles.is_some() && control.runs(Pass::MorePartitions) {
+            if let Some(sample) = self.sample.as_ref().filter(|_| counted) {
                 let (plan, found) = (&plan, &near);
                 let again = Partition { space, points: &points, plan, found, also: None, control, counted };
-                partition_more(&again, random, pool)?;
+                partition_more(&again, sample, random, pool)?;
             }
             return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
         };

@@ -18,5 +18,5 @@ mod refine;
 mod split;
 
 pub(crate) use leaf::Leaf;
-pub(crate) use more::partition_more;
+pub(crate) use more::{Sample, partition_more};
 pub(crate) use split::Partition;

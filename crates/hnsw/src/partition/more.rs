@@ -8,14 +8,19 @@ use distance::Candidate;
 use super::Partition;
 use crate::exact;
 use crate::random::Random;
-use crate::space::Query;
 use crate::space::representation::most;
-use crate::{BuildError, Pool};
+use crate::space::{Query, Space};
+use crate::{BuildError, Control, Pool};
 
 /// Points of the sample. To compare each with all points takes about a fiftieth of a build.
 const SAMPLE: usize = 100;
 /// True neighbors compared, for each point of the sample.
 const K: usize = 10;
+/// Neighbors that codes rank, for each point of the sample.
+const RANKED: usize = 32;
+/// The least share of true neighbors in the nearer half of these by codes. It is a half if codes rank at random, and all but 1 where codes rank the
+/// neighbors.
+const RANKED_WELL: f32 = 0.9;
 /// Recall of the candidates from which no partition is added. Far below it the graph's recall is lower than insertion's; embeddings have
 /// .97 and more.
 const ENOUGH: f32 = 0.8;
@@ -25,12 +30,13 @@ const LITTLE: f32 = 0.05;
 const MORE: u64 = 1 << 40;
 
 /// Partitions the points again while their candidates lack too many true neighbors.
-pub(crate) fn partition_more(partition: &Partition<'_>, random: &Random, pool: &Pool) -> Result<(), BuildError> {
+pub(crate) fn partition_more(
+    partition: &Partition<'_>,
+    sample: &Sample,
+    random: &Random,
+    pool: &Pool,
+) -> Result<(), BuildError> {
     let most = partition.plan.more;
-    if most == 0 || partition.points.len() <= partition.plan.leaf_max {
-        return Ok(());
-    }
-    let sample = pool.run(|| Sample::draw(partition, random))?;
     if !sample.resolved {
         return Ok(());
     }
@@ -51,28 +57,54 @@ pub(crate) fn partition_more(partition: &Partition<'_>, random: &Random, pool: &
     Ok(())
 }
 
-struct Sample {
+/// Points with their true neighbors.
+pub(crate) struct Sample {
     /// For each point of the sample, its position and the distance of its [`K`]th true neighbor.
     points: Vec<(usize, f32)>,
+    /// Whether codes, if there are any, rank true neighbors before others. They may not, though they resolve the distances, if hundreds of rows are
+    /// almost equally near. Within groups of near-identical rows, exact distances are used anyway.
+    pub(crate) ranked: bool,
     /// Whether codes, if there are any, resolve most distances to true neighbors. They do not within groups of near-identical rows, where a
     /// partition costs several times as much, and any other row of the group is as good a candidate as the true neighbors.
     resolved: bool,
 }
 
 impl Sample {
-    fn draw(partition: &Partition<'_>, random: &Random) -> Result<Self, BuildError> {
-        let Partition { space, points, control, .. } = *partition;
+    /// Runs on the threads of the pool it is called from.
+    pub(crate) fn draw(
+        space: Space<'_>,
+        points: &[u32],
+        random: &Random,
+        control: &Control,
+    ) -> Result<Self, BuildError> {
         let sample: Vec<usize> = random.fork(MORE).sample(SAMPLE, points.len());
         let values: Vec<Vec<u8>> = sample.iter().map(|&at| space.value(points[at]).to_vec()).collect();
         // One more, since the nearest of each is itself.
-        let nearest = exact::nearest(space, points, &values, K + 1, control.section("neighbors of a sample"))?;
+        let mut nearest = exact::nearest(space, points, &values, RANKED + 1, control.section("neighbors of a sample"))?;
+        nearest.iter_mut().for_each(|nearest| drop(nearest.drain(..1.min(nearest.len()))));
         let is_resolved = |(&at, nearest): (&usize, &Vec<Candidate>)| {
-            let neighbors: Vec<u32> = nearest.iter().skip(1).map(|near| near.element()).collect();
+            let neighbors: Vec<u32> = nearest.iter().take(K).map(|near| near.element()).collect();
             space.codes.is_none() || space.trusted(points[at], &neighbors).codes.is_some()
         };
         let resolved = most(sample.iter().zip(&nearest).map(is_resolved));
-        let reach = |nearest: Vec<Candidate>| nearest.last().map_or(f32::INFINITY, |last| last.distance());
-        Ok(Self { points: sample.into_iter().zip(nearest.into_iter().map(reach)).collect(), resolved })
+        let reach =
+            |nearest: &[Candidate]| nearest.get(K - 1).or(nearest.last()).map_or(f32::INFINITY, |last| last.distance());
+        let codes = space.codes.filter(|codes| !codes.of_components());
+        let hits = |(&at, nearest): (&usize, &Vec<Candidate>)| {
+            let Some(codes) = codes else { return K };
+            let mut by_codes: Vec<(f32, f32)> =
+                nearest.iter().map(|near| (codes.distance(points[at], near.element()), near.distance())).collect();
+            by_codes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            // Of rows that are equally near, any will do.
+            by_codes.iter().take(RANKED / 2).filter(|(_, exact)| *exact <= reach(nearest)).count().min(K)
+        };
+        let hits: usize = sample.iter().zip(&nearest).map(hits).sum();
+        let ranked = !resolved || hits as f32 >= RANKED_WELL * (K * sample.len()) as f32;
+        Ok(Self {
+            points: sample.into_iter().zip(nearest.iter().map(|nearest| reach(nearest))).collect(),
+            resolved,
+            ranked,
+        })
     }
 
     /// The share of true neighbors among the candidates, 0 to 1.
@@ -128,9 +160,9 @@ mod tests {
             counted: false,
         };
         pool.run(|| partition.run(&random)).unwrap();
-        let sample = pool.run(|| Sample::draw(&partition, &random)).unwrap();
+        let sample = pool.run(|| Sample::draw(space, &points, &random, &control)).unwrap();
         let before = sample.recall(&partition);
-        partition_more(&partition, &random, &pool).unwrap();
+        partition_more(&partition, &sample, &random, &pool).unwrap();
         [before, sample.recall(&partition)]
     }
 
@@ -157,6 +189,33 @@ mod tests {
         // Exact distances have no quantisation error: the same points are partitioned again.
         let [before, after] = recall_in(exact, 1);
         assert!(after > before, "{before} {after}");
+    }
+
+    #[test]
+    fn codes_must_rank_neighbors_that_are_almost_equally_near() {
+        const DIMS: usize = 160;
+        // Rows with the same one are nearer than all others; among them, the noise decides, which is less than a step of codes.
+        let (mut tags, mut random) = (cube::<DIMS>(POINTS, 1), Random::new(2));
+        for tags in &mut tags {
+            tags.iter_mut().for_each(|x| *x *= 2e-3);
+            random.sample(2, DIMS).into_iter().for_each(|tag| tags[tag] += 1.0);
+        }
+        let ranked = |values: &[[f32; DIMS]]| {
+            let store = store(values);
+            let exact = euclidean::<DIMS>(&store);
+            let tiles = exact.measure.tiles.unwrap();
+            let (control, points) = (Control::default(), (0..POINTS as u32).collect::<Vec<_>>());
+            let codes = Codes::new(exact, (tiles, tiles.codes?), false, POINTS, &control).unwrap();
+            let draw = |space| pool().run(|| Sample::draw(space, &points, &Random::new(1), &control)).unwrap();
+            let by_codes = draw(Space { codes: Some(&codes), ..exact });
+            assert!(by_codes.resolved && draw(exact).ranked);
+            Some(by_codes.ranked)
+        };
+        assert!(ranked(&cube::<DIMS>(POINTS, 1)).is_none_or(|ranked| ranked));
+        assert!(ranked(&tags).is_none_or(|ranked| !ranked));
+        // Without noise, any of the equally near rows will do.
+        tags.iter_mut().flatten().for_each(|x| *x = x.round());
+        assert!(ranked(&tags).is_none_or(|ranked| ranked));
     }
 
     #[test]
