@@ -132,6 +132,7 @@ fn dead_rows_of_values_that_fill_a_page() {
             vectors(1990)
         ))
         .unwrap();
+    session.flush_statistics().unwrap();
     session.execute("VACUUM (INDEX_CLEANUP ON) wide").unwrap();
     session.execute("DELETE FROM wide WHERE id % 3 = 1").unwrap();
     session.flush_statistics().unwrap();
