@@ -29,7 +29,7 @@ fn running_builds_go_on_and_others_come_in() {
     drop(running);
     // Clients that only connect make room.
     daemon.connect().small_build();
-    daemon.wait_for_line(&["too many connections, and this one has not said what it wants"]);
+    daemon.wait_for_line(&["too many connections, and this one has no request"]);
     drop(idle);
     daemon.settle();
     assert_eq!(daemon.metric("lantern_index_builds_total{outcome=\"succeeded\"}"), 2);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use hnsw::{BuildSpec, Control};
 use protocol::{Hello, Phase};
-use service::{Activity, Outcome, Queued, Running};
+use service::{Activity, Outcome, Queued, Running, printable};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::Config;
 use crate::job::Job;
@@ -54,8 +55,8 @@ impl StartedBuild {
             memory,
             check_blocks = hello.and_then(|hello| Some(hello.check?.blocks)),
             advice_for = hello.and_then(|hello| Some(hello.ask?.table_rows)),
-            client = ?hello.map_or("Lantern", |hello| &hello.client_version),
-            postgres = hello.map(|hello| tracing::field::debug(&hello.server_version)),
+            client = hello.map_or_else(|| "Lantern".to_owned(), |hello| printable(&hello.client_version)),
+            postgres = hello.map(|hello| printable(&hello.server_version)),
             "build started"
         );
         Self { job, watch, running, cancel }
@@ -122,13 +123,20 @@ pub(crate) fn log_failure(activity: &Activity, error: &SessionError) {
 }
 
 /// Ends the session. `close` shuts the stream down and reads until the client closes it too: closing a socket with unread bytes resets the
-/// connection, and the client may lose what it has not read. Runs concurrently with the end of the build's thread.
-pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: impl Future) {
+/// connection, and the client may lose what it has not read. Runs concurrently with the end of the build's thread. After that, no limit of the
+/// client counts the session: like a connection without a request, it makes room for others. `id` is its number.
+pub(crate) async fn close(shared: &Shared, id: u64, build: Option<EndedBuild>, close: impl Future) {
     let outcome = build.as_ref().map(|build| build.outcome);
     let limit = if outcome == Some(Outcome::Succeeded) { shared.config.listening.idle_timeout } else { LINGER };
+    let ended = CancellationToken::new();
     let closed = async {
+        let crowded = async {
+            ended.cancelled().await;
+            shared.door.pending.enter(id).closed().await;
+        };
         tokio::select! {
             _ = timeout(limit, close) => {}
+            () = crowded => {}
             () = shared.stop.cancelled() => {}
         }
     };
@@ -136,6 +144,7 @@ pub(crate) async fn close(shared: &Shared, build: Option<EndedBuild>, close: imp
         if let Some(build) = build {
             build.join().await;
         }
+        ended.cancel();
     };
     tokio::join!(closed, joined);
 }

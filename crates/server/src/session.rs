@@ -62,7 +62,7 @@ where
         }
     };
     let close = async { tokio::join!(session.writer.shutdown(), session.reader.discard()) };
-    lifecycle::close(shared, build, close).await;
+    lifecycle::close(shared, id, build, close).await;
 }
 
 fn log_other(activity: &Activity, choice: &io::Result<Option<Choice>>) {

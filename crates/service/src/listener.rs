@@ -61,7 +61,7 @@ impl Door {
                         tokio::select! {
                             () = session => {}
                             () = pending.closed() => {
-                                let text = format_args!("too many connections, and this one has not said what it wants");
+                                let text = format_args!("too many connections, and this one has no request");
                                 door.activity.closed(Closed::Limit, text);
                             }
                         }

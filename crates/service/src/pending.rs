@@ -1,4 +1,4 @@
-//! Pending connections: their clients have not sent a request yet.
+//! Pending connections: their clients have not sent a request yet, or have got their answer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub struct PendingConnection {
 }
 
 impl PendingConnections {
-    /// Adds a connection, identified by its number.
+    /// Adds a connection, identified by its number: when it begins, and when its request has ended.
     pub fn enter(&self, id: u64) -> PendingConnection {
         let close = CancellationToken::new();
         self.list().push_back(Entry { id, since: Instant::now(), close: close.clone() });

@@ -48,7 +48,7 @@ where
             tokio::join!(sender.shutdown(), receiver.discard());
         }
     };
-    lifecycle::close(shared, build, close).await;
+    lifecycle::close(shared, id, build, close).await;
 }
 
 struct Session<'a, S> {
@@ -181,13 +181,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     async fn queue(&self, place: &Place, queued: &Queued) -> Result<Reservation, NotBegun> {
         let turn = async {
+            let mut reported = None;
             loop {
                 let changed = place.changed();
                 let Waits { position, reason } = match place.take() {
                     Ok(reservation) => return reservation,
                     Err(waits) => waits,
                 };
-                tracing::info!(position, reason, "build waits");
+                if reported.replace(position) != Some(position) {
+                    tracing::info!(position, reason, "build waits");
+                }
                 queued.place(position, place.bytes());
                 changed.await;
             }

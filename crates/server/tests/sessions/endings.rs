@@ -192,6 +192,19 @@ fn connections_too_many_wait() {
 }
 
 #[test]
+fn a_client_that_stays_after_its_build_locks_nobody_out() {
+    let builder = Builder::with(|config| config.listening.max_connections = 1);
+    let mut first = builder.connect();
+    first.hello(hello(4));
+    first.index_of(&Rows::new(10, 4), 10);
+    // Its socket stays open; of an idle client's limit of minutes, only the shortest is due here.
+    let second = TcpStream::connect(builder.address).unwrap();
+    second.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let _ = Client::greeted(second);
+    drop(first);
+}
+
+#[test]
 fn builds_and_their_rows_have_time_limits() {
     type Set = fn(&mut Config);
     let limits: [(Set, &str); 2] = [
