@@ -174,7 +174,10 @@ fn readme_is_short() -> Result<()> {
 
 /// Where messages for users are, and what comes before their text there.
 const MESSAGES: [(&str, &[&str]); 13] = [
-    ("crates/extension/src", &["Failure::new(", "wrong(", "unsupported(", "config(", "let message = ", "message = "]),
+    (
+        "crates/extension/src",
+        &["Failure::new(", "wrong(", "unsupported(", "of_setting(", "let message = ", "message = "],
+    ),
     ("crates/server/src/hello.rs", &["refuse(", "wrong(", "let message = "]),
     ("crates/server/src/session_error.rs", &["#[error("]),
     ("crates/hnsw/src/error.rs", &["#[error("]),

@@ -39,6 +39,10 @@ fn defaults() {
         let default = if default == "empty" { "" } else { default.trim_matches('`') };
         assert_eq!(session.value::<String>(&format!("SHOW hnsw.{name}")).unwrap(), default, "{name}");
     }
+    // As a whole number of seconds it would be 0, which is no limit.
+    session.execute("SET hnsw.external_index_connect_timeout = '500ms'").unwrap();
+    assert_eq!(session.value::<String>("SHOW hnsw.external_index_connect_timeout").unwrap(), "500ms");
+    session.execute("RESET hnsw.external_index_connect_timeout").unwrap();
     for nonsense in ["port = 0", "port = 65536", "sslmode = 'perhaps'", "secure = 'maybe'", "connect_timeout = -5"] {
         assert!(session.execute(&format!("SET hnsw.external_index_{nonsense}")).is_err(), "{nonsense}");
     }
@@ -48,7 +52,7 @@ fn defaults() {
 fn addresses_and_files_are_the_superusers() {
     let mut session = CLUSTER.database("rights").unwrap();
     session.execute("CREATE ROLE someone; SET ROLE someone").unwrap();
-    for name in ["host", "port", "secure", "sslmode", "sslrootcert", "sslcert", "sslkey"] {
+    for name in ["host", "port", "secure", "sslmode", "sslrootcert", "sslcert", "sslkey", "token_file"] {
         let value: String = session.value(&format!("SHOW hnsw.external_index_{name}")).unwrap();
         let error = session.execute(&format!("SET hnsw.external_index_{name} = '{value}'")).unwrap_err();
         assert_eq!(error.server().sqlstate, "42501", "{name}: {error}");

@@ -119,7 +119,7 @@ fn say_what_next(cert: &Path, key: &Path, hosts: &[String]) -> Result<()> {
         writeln!(out, "1. Make a token, and put the line that is printed for it into a file TOKENS:\n")?;
         writeln!(out, "  lantern-index token new NAME\n")?;
         writeln!(out, "2. Start the builder:\n\n  {serve} --host 0.0.0.0 --token-file TOKENS\n")?;
-        settings.push(("token", "THE TOKEN ITSELF"));
+        settings.push(("token_file", "A FILE WITH THE TOKEN"));
     }
     let step = if hosts.is_empty() { 2 } else { 3 };
     writeln!(

@@ -20,9 +20,8 @@ pub fn new(arguments: &NewToken) -> Result<(), Failure> {
     let text = format!(
         "The token of {name}, which nothing else shows again:\n  {secret}\n\n\
          A line for the daemon's --token-file, which is read again at SIGHUP:\n  {line}\n\n\
-         A line for postgresql.conf:\n  hnsw.external_index_token = '{secret}'\n\
-         or, once the library is preloaded and where statements are not logged:\n  \
-         psql -c \"ALTER SYSTEM SET hnsw.external_index_token = '{secret}'\" -c 'SELECT pg_reload_conf()'\n"
+         Of the database's machine, put it into a file that only the account of PostgreSQL can read, and name that in postgresql.conf:\n  \
+         hnsw.external_index_token_file = '/etc/postgresql/builder.token'\n"
     );
     print(text)
 }

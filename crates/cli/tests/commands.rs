@@ -131,7 +131,7 @@ fn makes_a_certificate_and_serves_with_it() {
         "hnsw.external_index_host = 'builder.example'",
         "hnsw.external_index_sslmode = 'verify-full'",
         "hnsw.external_index_sslrootcert = '",
-        "hnsw.external_index_token = '",
+        "hnsw.external_index_token_file = '",
     ] {
         let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is missing or too early in\n{text}"));
         rest = &rest[at..];

@@ -58,6 +58,7 @@ fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News)
 
 /// `ticket` may be empty.
 fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Result<Answer, Failure> {
+    hello.token = settings.token()?;
     let estimate = hello.estimated_rows;
     progress::enter(Phase::Connecting, estimate);
     news.step(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
@@ -66,7 +67,6 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
     if !ticket.is_empty() {
         session.send_message(&ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }))?;
     }
-    hello.token.clone_from(&settings.token);
     session.send_message(&ClientMessage::Hello(hello))?;
     session.pass(Connection::flush)?;
     let mut queue = Queue::default();

@@ -49,6 +49,11 @@ impl Failure {
             .hint("This is a defect of the builder: please report it with the builder's version.")
     }
 
+    /// A value of a setting that cannot be used.
+    pub(crate) fn of_setting(message: String, setting: &str) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR, message).hint(format!("Check the setting {setting}."))
+    }
+
     /// The builder did not follow the protocol.
     pub(crate) fn protocol(detail: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION, "unexpected answer from external indexing server")

@@ -6,10 +6,13 @@
 mod loss;
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::fs;
 use std::time::Duration;
 
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+use crate::failure::Failure;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 
@@ -22,8 +25,9 @@ static SSLCERT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new
 static SSLKEY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static EXTERNAL: GucSetting<bool> = GucSetting::<bool>::new(false);
 static FALLBACK: GucSetting<Fallback> = GucSetting::<Fallback>::new(Fallback::Error);
-static CONNECT_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(10);
+static CONNECT_TIMEOUT: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static TOKEN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static TOKEN_FILE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static MAX_RATE: GucSetting<i32> = GucSetting::<i32>::new(0);
 
 /// What to do when no builder is available.
@@ -60,8 +64,9 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsSettings>,
     /// `None`: the system's timeout.
     pub(crate) connect_timeout: Option<Duration>,
-    /// The secret that the builder asks for; may be empty.
+    /// [`Self::token`] reads the file if the first is empty.
     pub(crate) token: String,
+    pub(crate) token_file: Option<String>,
 }
 
 #[derive(Clone)]
@@ -87,12 +92,24 @@ impl Settings {
                 cert: text(&SSLCERT),
                 key: text(&SSLKEY),
             }),
-            connect_timeout: u64::try_from(CONNECT_TIMEOUT.get()).ok().filter(|&s| s > 0).map(Duration::from_secs),
+            connect_timeout: Some(CONNECT_TIMEOUT.get()).filter(|&s| s > 0.0).map(Duration::from_secs_f64),
             token: text(&TOKEN).unwrap_or_default(),
+            token_file: text(&TOKEN_FILE),
             host,
         };
         loss::warn_before_defaults_are_used(&settings);
         settings
+    }
+
+    /// The secret that the builder asks for; empty if none is set. The file is read each time, so that it may be replaced without a reload.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        let Some(path) = self.token_file.as_ref().filter(|_| self.token.is_empty()) else {
+            return Ok(self.token.clone());
+        };
+        let failed = |error| {
+            Failure::of_setting(format!("could not read \"{path}\": {error}"), "hnsw.external_index_token_file")
+        };
+        Ok(fs::read_to_string(path).map_err(failed)?.trim().to_owned())
     }
 }
 
@@ -175,27 +192,34 @@ pub(crate) fn define() {
     );
     text_setting(c"hnsw.external_index_sslcert", c"File with the certificate to show to the builder.", c"", &SSLCERT);
     text_setting(c"hnsw.external_index_sslkey", c"File with the private key of that certificate.", c"", &SSLKEY);
-    GucRegistry::define_int_guc(
+    // An integer would be rounded to whole seconds, and half a second to 0, which is no limit.
+    GucRegistry::define_float_guc(
         c"hnsw.external_index_connect_timeout",
         c"Longest time to wait for a connection to the builder.",
         c"Zero waits as long as the operating system does.",
         &CONNECT_TIMEOUT,
-        0,
-        i32::MAX / 1000,
+        0.0,
+        f64::from(i32::MAX / 1000),
         GucContext::Userset,
         GucFlags::UNIT_S,
     );
     GucRegistry::define_int_guc(
         c"hnsw.external_index_max_rate",
         c"The limit for bytes of rows, and then of pages, per second of an external build.",
-        c"Zero moves as much as can be.",
+        c"Zero disables the limit.",
         &MAX_RATE,
         0,
         i32::MAX,
         GucContext::Userset,
         GucFlags::UNIT_KB,
     );
-    // SAFETY: the hooks only read the value and return static strings.
+    text_setting(
+        c"hnsw.external_index_token_file",
+        c"File with the secret that the builder for external hnsw indexes asks for.",
+        c"It is read at each connection, unless hnsw.external_index_token is set.",
+        &TOKEN_FILE,
+    );
+    // SAFETY: the hooks only read the value and its source, and return static strings.
     unsafe {
         GucRegistry::define_string_guc_with_hooks(
             c"hnsw.external_index_token",
@@ -217,15 +241,21 @@ const HIDDEN: &CStr = c"********";
 unsafe extern "C-unwind" fn check_token(
     value: *mut *mut c_char,
     _extra: *mut *mut c_void,
-    _source: pg_sys::GucSource::Type,
+    source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a string, or null; the detail is only read.
     unsafe {
-        if (*value).is_null() || CStr::from_ptr(*value) != HIDDEN {
+        let value = if (*value).is_null() { c"" } else { CStr::from_ptr(*value) };
+        pg_sys::GUC_check_errdetail_string = if value == HIDDEN {
+            c"This is what is shown in place of the token: SET ... FROM CURRENT cannot copy it."
+        } else if source == pg_sys::GucSource::PGC_S_TEST && !value.is_empty() {
+            // ALTER DATABASE, ALTER ROLE and CREATE FUNCTION test a value before they store it.
+            c"Every role could read the token there. Set hnsw.external_index_token_file instead."
+        } else {
             return true;
         }
-        pg_sys::GUC_check_errdetail_string =
-            c"This is what is shown in place of the token: SET ... FROM CURRENT cannot copy it.".as_ptr().cast_mut();
+        .as_ptr()
+        .cast_mut();
     }
     false
 }

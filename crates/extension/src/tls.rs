@@ -19,10 +19,11 @@ const BUFFER_BYTES: usize = 512 << 10;
 
 /// A client for one connection.
 pub(crate) fn client(settings: &TlsSettings) -> Result<ClientConnection, Failure> {
-    let name = ServerName::try_from(settings.name.clone())
-        .map_err(|_| config(format!("\"{}\" is not a valid host name", settings.name), "hnsw.external_index_host"))?;
+    let name = ServerName::try_from(settings.name.clone()).map_err(|_| {
+        Failure::of_setting(format!("\"{}\" is not a valid host name", settings.name), "hnsw.external_index_host")
+    })?;
     let mut client = ClientConnection::new(Arc::new(client_config(settings)?), name)
-        .map_err(|error| config(error.to_string(), "hnsw.external_index_sslmode"))?;
+        .map_err(|error| Failure::of_setting(error.to_string(), "hnsw.external_index_sslmode"))?;
     client.set_buffer_limit(Some(BUFFER_BYTES));
     Ok(client)
 }
@@ -118,18 +119,19 @@ fn client_config(settings: &TlsSettings) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| config(error.to_string(), "hnsw.external_index_secure"))?;
+        .map_err(|error| Failure::of_setting(error.to_string(), "hnsw.external_index_secure"))?;
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier(settings, provider)?);
     let setting = "hnsw.external_index_sslcert and hnsw.external_index_sslkey";
     match (&settings.cert, &settings.key) {
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(cert), Some(key)) => {
             let certs = certificates(cert, "hnsw.external_index_sslcert")?;
-            let key = PrivateKeyDer::from_pem_file(key)
-                .map_err(|error| config(format!("could not read \"{key}\": {error}"), "hnsw.external_index_sslkey"))?;
-            builder.with_client_auth_cert(certs, key).map_err(|error| config(error.to_string(), setting))
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+                Failure::of_setting(format!("could not read \"{key}\": {error}"), "hnsw.external_index_sslkey")
+            })?;
+            builder.with_client_auth_cert(certs, key).map_err(|error| Failure::of_setting(error.to_string(), setting))
         }
-        _ => Err(config("a certificate needs its key, and a key its certificate".into(), setting)),
+        _ => Err(Failure::of_setting("a certificate needs its key, and a key its certificate".into(), setting)),
     }
 }
 
@@ -142,16 +144,16 @@ fn verifier(settings: &TlsSettings, provider: Arc<CryptoProvider>) -> Result<Arc
         (mode, None) => {
             let name = if mode == SslMode::VerifyCa { "verify-ca" } else { "verify-full" };
             let message = format!("sslmode \"{name}\" needs a root certificate");
-            return Err(config(message, "hnsw.external_index_sslrootcert"));
+            return Err(Failure::of_setting(message, "hnsw.external_index_sslrootcert"));
         }
         (mode, Some(file)) => {
             let setting = "hnsw.external_index_sslrootcert";
             let roots = certificates(file, setting)?;
             Verifier::of_roots(roots, mode == SslMode::VerifyFull, provider).map_err(|error| match error {
                 RootError::Certificate(error) => {
-                    config(format!("a certificate in \"{file}\" is not valid: {error}"), setting)
+                    Failure::of_setting(format!("a certificate in \"{file}\" is not valid: {error}"), setting)
                 }
-                RootError::Chain(error) => config(error.to_string(), setting),
+                RootError::Chain(error) => Failure::of_setting(error.to_string(), setting),
             })?
         }
     };
@@ -159,17 +161,13 @@ fn verifier(settings: &TlsSettings, provider: Arc<CryptoProvider>) -> Result<Arc
 }
 
 fn certificates(file: &str, setting: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let failed = |error: String| config(format!("could not read \"{file}\": {error}"), setting);
+    let failed = |error: String| Failure::of_setting(format!("could not read \"{file}\": {error}"), setting);
     let reader = File::open(file).map_err(|error| failed(error.to_string()))?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(reader).collect();
     match certificates.map_err(|error| failed(error.to_string()))? {
         none if none.is_empty() => Err(failed("no certificate in it".into())),
         certificates => Ok(certificates),
     }
-}
-
-fn config(message: String, setting: &str) -> Failure {
-    Failure::new(PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR, message).hint(format!("Check the setting {setting}."))
 }
 
 fn say_once_that_nothing_is_verified() {

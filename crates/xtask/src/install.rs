@@ -22,7 +22,7 @@ For one on another machine:
     hnsw.external_index_host = 'builder.example'
     hnsw.external_index_sslmode = 'verify-full'
     hnsw.external_index_sslrootcert = '/etc/postgresql/builder.pem'
-    hnsw.external_index_token = '…'";
+    hnsw.external_index_token_file = '…'";
 
 /// Builds the extension and puts it into a PostgreSQL, which must have its headers.
 pub fn run(pg_config: Option<&Path>) -> Result<()> {

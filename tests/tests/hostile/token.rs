@@ -58,6 +58,54 @@ fn it_is_not_copied_from_what_is_shown() {
         session.execute(&format!("CREATE FUNCTION f() {body} SET hnsw.external_index_token FROM CURRENT")).unwrap_err();
     assert_eq!(error.server().sqlstate, "22023", "{error}");
     assert!(error.server().detail.contains("FROM CURRENT cannot copy it"), "{error}");
-    session.execute(&format!("CREATE FUNCTION f() {body} SET hnsw.external_index_token = 'mine'")).unwrap();
+}
+
+#[test]
+fn it_is_not_stored_where_every_role_can_read_it() {
+    let mut scene = Scene::new("token_stored");
+    let session = &mut scene.session;
+    session.execute("CREATE ROLE token_owner").unwrap();
+    for (object, end) in [
+        ("ALTER DATABASE token_stored SET", ""),
+        ("ALTER ROLE token_owner SET", ""),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE sql SET", " AS 'SELECT 1'"),
+    ] {
+        let set = |name: &str| format!("{object} hnsw.external_index_token{name} = 'stored'{end}");
+        let error = session.execute(&set("")).unwrap_err();
+        assert_eq!(error.server().sqlstate, "22023", "{error}");
+        assert!(error.server().detail.contains("Set hnsw.external_index_token_file instead"), "{error}");
+        session.execute(&set("_file")).unwrap();
+    }
     assert_eq!(session.value::<u32>("SELECT f()").unwrap(), 1);
+    session.execute("ALTER SYSTEM SET hnsw.external_index_token = 'x'").unwrap();
+    session.execute("ALTER SYSTEM RESET hnsw.external_index_token").unwrap();
+}
+
+#[test]
+fn a_file_has_it_and_may_be_replaced() {
+    let mut scene = Scene::new("token_file");
+    let path = CLUSTER.dir().join("builder.token");
+    scene.session.execute(&format!("SET hnsw.external_index_token_file = '{}'", path.display())).unwrap();
+    let failure = scene.session.execute(CREATE).unwrap_err();
+    let failure = failure.server();
+    assert_eq!(failure.sqlstate, "F0000", "{}", failure.message);
+    assert!(
+        failure.message.contains("could not read \"") && failure.message.contains("builder.token"),
+        "{}",
+        failure.message
+    );
+    assert_eq!(failure.hint, "Check the setting hnsw.external_index_token_file.");
+    for secret in ["open sesame", "open barley"] {
+        std::fs::write(&path, format!("{secret}\n")).unwrap();
+        scene
+            .run(CREATE, move |peer| {
+                let hello = peer.hello()?;
+                assert_eq!(hello.token, secret);
+                build(peer, &hello)
+            })
+            .unwrap();
+        scene.session.execute("DROP INDEX items_idx").unwrap();
+    }
+    scene.session.execute("RESET hnsw.external_index_token_file").unwrap();
+    assert!(!CLUSTER.log().contains("open barley"));
 }

@@ -47,10 +47,11 @@ fn lantern_index_ping() -> TableIterator<
 
 fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     let limit = settings.connect_timeout.unwrap_or(TIMEOUT);
+    let token = Some(settings.token()?);
     let mut session = Session::connect(settings)?;
     session.pass(|connection| connection.send(&MAGIC))?;
     let started = Instant::now();
-    session.send_message(&ClientMessage::Ping(Ping { token: Some(settings.token.clone()) }))?;
+    session.send_message(&ClientMessage::Ping(Ping { token }))?;
     session.pass(Connection::flush)?;
     let pong = loop {
         session.connection().check()?;
