@@ -36,7 +36,9 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     // On SIGTERM, SIGINT and SIGHUP the current step is interrupted and its leftovers are dropped.
     let Shutdown { drain: stop, abort } = Shutdown::on_signals().context("cannot handle signals")?;
-    if !is_kept_from_hanging_up() {
+    // As `nohup` has it.
+    let is_ignored = fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status));
+    if !is_ignored {
         let (mut hangup, stop) = (signal(SignalKind::hangup()).context("cannot handle signals")?, stop.clone());
         tokio::spawn(async move {
             hangup.recv().await;
@@ -99,9 +101,8 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     }
 }
 
-/// Whether SIGHUP was ignored when the program began, as `nohup` has it.
-fn is_kept_from_hanging_up() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// Whether a process with this status, as in `/proc/PID/status`, ignores SIGHUP.
+fn ignores_hangup(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
@@ -258,10 +259,18 @@ fn write(path: &Path, text: &str) -> Result<(), anyhow::Error> {
 mod tests {
     use maintain::{Action, Index, Plan, Step};
 
-    use super::disk;
+    use super::{disk, ignores_hangup};
 
     fn step(action: Action, table: &str, size: i64, valid: bool) -> Step {
         Step { index: Index { table: table.to_owned(), size, valid, ..Index::default() }, action }
+    }
+
+    #[test]
+    fn nohup_is_recognised() {
+        let status = |ignored: &str| format!("Name:\tmaintain\nSigBlk:\t0000000000000001\nSigIgn:\t{ignored}\n");
+        // SIGHUP is signal 1; Rust's programs ignore SIGPIPE, 13.
+        assert!(ignores_hangup(&status("0000000000001001")));
+        assert!(!ignores_hangup(&status("0000000000001000")) && !ignores_hangup(""));
     }
 
     #[test]

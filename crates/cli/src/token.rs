@@ -20,7 +20,7 @@ pub fn new(arguments: &NewToken) -> Result<(), Failure> {
     let text = format!(
         "The token of {name}, which nothing else shows again:\n  {secret}\n\n\
          A line for the daemon's --token-file, which is read again at SIGHUP:\n  {line}\n\n\
-         Of the database's machine, put it into a file that only the account of PostgreSQL can read, and name that in postgresql.conf:\n  \
+         On the database's machine, put the token into a file that only PostgreSQL's account can read, and name this file in postgresql.conf:\n  \
          hnsw.external_index_token_file = '/etc/postgresql/builder.token'\n"
     );
     print(text)

@@ -2,6 +2,8 @@
 //!
 //! Rows without structure in many dimensions share few leaves with their nearest neighbors: the more rows, the fewer. So the candidates of
 //! a sample are compared with its true neighbors. While too many are missing, the points are partitioned again by other pivots.
+//!
+//! The same sample, drawn before the first partition, shows whether codes rank true neighbors. Else no partition by codes would find them.
 
 use distance::Candidate;
 
@@ -18,8 +20,8 @@ const SAMPLE: usize = 100;
 const K: usize = 10;
 /// Neighbors that codes rank, for each point of the sample.
 const RANKED: usize = 32;
-/// The least share of true neighbors in the nearer half of these by codes. It is a half if codes rank at random, and all but 1 where codes rank the
-/// neighbors.
+/// Codes are used if the nearer half of these, by codes, has at least this share of the true neighbors. Codes of embeddings have all of them
+/// there; a random order would have a half.
 const RANKED_WELL: f32 = 0.9;
 /// Recall of the candidates from which no partition is added. Far below it the graph's recall is lower than insertion's; embeddings have
 /// .97 and more.
