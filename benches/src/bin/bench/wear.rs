@@ -1,5 +1,10 @@
 //! How much do updates and deletes wear an index, and what do VACUUM and `lantern-index maintain` cost and repair? From which share of new
 //! rows on does a rebuild cost less than inserts?
+//!
+//! A streaming replica on the same machine replays the WAL of each step. It may slow the steps down, but its CPU seconds are not counted;
+//! those of the server's processes that send the WAL and tell its position are.
+
+mod replica;
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,6 +24,7 @@ use super::results::Results;
 use super::set::{SEED, Set};
 use super::stage::{self, INDEX};
 use super::{NEIGHBORS, programs};
+use replica::{Replay, Replica};
 
 const EF_SEARCH: u32 = 40;
 /// One of this many rows is updated, and one deleted.
@@ -51,13 +57,20 @@ pub fn run(options: &Wear) -> Result<()> {
     results.heading(&bench.set.title());
     results.markdown(&format!(
         "{} rows are updated and as many deleted. recall@10 of the rows that are left, and elements visited, at ef_search {EF_SEARCH}; CPU \
-         seconds of server and builder, and seconds on a machine that others use too. `maintain` rebuilds, then vacuums, each from the state \
-         after the changes.\n",
+         seconds of server and builder, and seconds on a machine that a replica uses too. `maintain` rebuilds, then vacuums, each from the \
+         state after the changes. Each step follows a checkpoint, so that the first change of a page logs the whole page. lag: the most WAL \
+         that the replica had not yet replayed while the step ran; catch-up: seconds from the step's end until it had replayed all.\n",
         options.rows / PART
     ));
     results.table("Updates and deletes", &bench.wear()?);
     results.table("New rows", &bench.shares()?);
     results.finish()
+}
+
+/// What a step takes of the server, and of the replica.
+struct Step {
+    cost: Cost,
+    replay: Replay,
 }
 
 struct Bench<'a> {
@@ -66,6 +79,7 @@ struct Bench<'a> {
     set: Set,
     /// The rows of the set, followed by those that are inserted later.
     all: Vectors,
+    replica: Replica,
     cluster: Cluster,
     builder: Builder,
 }
@@ -85,11 +99,11 @@ impl<'a> Bench<'a> {
             set.graph_megabytes(16)
         ))?;
         cluster.reload()?;
-        Ok(Self { options, tools, set, all, cluster, builder })
+        Ok(Self { options, tools, set, all, replica: Replica::start(&cluster)?, cluster, builder })
     }
 
     /// Makes a database with the first rows and their index.
-    fn load(&self, name: &str, rows: usize, external: bool) -> Result<(Session, Cost)> {
+    fn load(&self, name: &str, rows: usize, external: bool) -> Result<(Session, Step)> {
         let mut session = self.cluster.database(name)?;
         session.execute("CREATE EXTENSION lantern_index")?;
         copy_rows(&mut session, "items", self.set.column, &self.set.base.clone().truncated(rows))?;
@@ -101,43 +115,47 @@ impl<'a> Bench<'a> {
         session.execute("ANALYZE; CHECKPOINT")?;
         let option = if external { " WITH (external = true)" } else { "" };
         let sql = format!("CREATE INDEX {INDEX} ON items USING hnsw (v {}){option}", self.set.opclass());
-        let cost = self.cost(|| Ok(session.execute(&sql)?))?;
-        Ok((session, cost))
+        let step = self.step(|| Ok(session.execute(&sql)?))?;
+        Ok((session, step))
     }
 
-    /// Runs a step and measures its cost.
-    fn cost(&self, what: impl FnOnce() -> Result<()>) -> Result<Cost> {
+    /// Runs a step and measures what it takes.
+    fn step(&self, what: impl FnOnce() -> Result<()>) -> Result<Step> {
+        let follower = self.replica.follow(&self.cluster)?;
+        let what = || what().inspect(|()| follower.end());
         let (done, cost) = cost(&self.cluster, Some(&self.builder), what);
-        done.map(|()| cost)
+        done?;
+        Ok(Step { cost, replay: follower.replay()? })
     }
 
     fn wear(&self) -> Result<Table> {
-        let mut table = Table::new(["", "recall@10", "visited", "CPU, s", "seconds", "MB"]);
+        let mut table =
+            Table::new(["", "recall@10", "visited", "CPU, s", "seconds", "MB", "WAL, MB", "lag, MB", "catch-up, s"]);
         for (name, external) in [("external", true), ("database", false)] {
             let (rows, worn) = (self.options.rows, format!("{WORN}_{name}"));
-            let (mut session, cost) = self.load(&worn, rows, external)?;
-            self.row(&mut table, &format!("built: {name}"), &worn, &self.set.exact, &cost)?;
-            let cost = self.cost(|| Ok(session.execute("VACUUM items")?))?;
-            self.row(&mut table, "VACUUM", &worn, &self.set.exact, &cost)?;
+            let (mut session, step) = self.load(&worn, rows, external)?;
+            self.row(&mut table, &format!("built: {name}"), &worn, &self.set.exact, &step)?;
+            let step = self.step(|| Ok(session.execute("VACUUM items")?))?;
+            self.row(&mut table, "VACUUM", &worn, &self.set.exact, &step)?;
             let change = format!(
                 "UPDATE items i SET v = p.v FROM pool p WHERE i.id % {PART} = 0 AND p.id = {rows} + i.id / {PART}; \
                  DELETE FROM items WHERE id % {PART} = 1"
             );
-            let cost = step::timed("updates and deletes", || self.cost(|| Ok(session.execute(&change)?)))?;
+            let step = step::timed("updates and deletes", || self.step(|| Ok(session.execute(&change)?)))?;
             let exact = self.exact_after();
-            self.row(&mut table, "updates and deletes", &worn, &exact, &cost)?;
+            self.row(&mut table, "updates and deletes", &worn, &exact, &step)?;
             drop(session);
             // Each contestant gets its own copy of the worn database.
             for (what, rebuilds) in [("VACUUM", false), ("maintain", true)] {
                 let copy = format!("{worn}_{what}");
                 self.copy(&worn, &copy)?;
-                let vacuum = || self.cost(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?));
-                let cost = step::timed(&format!("{name}: {what}"), || {
-                    if rebuilds { self.cost(|| self.maintain(&copy)) } else { vacuum() }
+                let vacuum = || self.step(|| Ok(self.cluster.session(&copy)?.execute("VACUUM items")?));
+                let step = step::timed(&format!("{name}: {what}"), || {
+                    if rebuilds { self.step(|| self.maintain(&copy)) } else { vacuum() }
                 })?;
                 let rebuilt = if external { ", by the builder" } else { ", by REINDEX in the database" };
                 let how = if rebuilds { rebuilt } else { " of that" };
-                self.row(&mut table, &format!("{what}{how}"), &copy, &exact, &cost)?;
+                self.row(&mut table, &format!("{what}{how}"), &copy, &exact, &step)?;
                 if rebuilds {
                     self.row(&mut table, "VACUUM after that", &copy, &exact, &vacuum()?)?;
                 }
@@ -153,7 +171,7 @@ impl<'a> Bench<'a> {
         // The last session of the template database ends shortly after it is dropped.
         harness::wait_for("the template", Duration::from_secs(20), || Ok(session.execute(&sql).ok()))?;
         // Statistics are not copied with the template.
-        self.cluster.session(to)?.execute("ANALYZE items")?;
+        self.cluster.session(to)?.execute("ANALYZE items; CHECKPOINT")?;
         Ok(())
     }
 
@@ -165,7 +183,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn row(&self, table: &mut Table, what: &str, database: &str, exact: &[Vec<u32>], cost: &Cost) -> Result<()> {
+    fn row(&self, table: &mut Table, what: &str, database: &str, exact: &[Vec<u32>], step: &Step) -> Result<()> {
         let mut session = self.cluster.session(database)?;
         let search = Recall { table: "items", queries: "queries", metric: self.set.metric, exact };
         let found = recall(&mut session, search, EF_SEARCH)?;
@@ -177,9 +195,12 @@ impl<'a> Bench<'a> {
             what.to_owned(),
             format!("{found:.4}"),
             format!("{:.0}", visits.distances),
-            format!("{:.1}", cost.cpu()),
-            format!("{:.1}", cost.seconds),
+            format!("{:.1}", step.cost.cpu()),
+            format!("{:.1}", step.cost.seconds),
             format!("{:.0}", bytes / 1e6),
+            format!("{:.1}", step.replay.written as f64 / 1e6),
+            format!("{:.1}", step.replay.behind as f64 / 1e6),
+            format!("{:.2}", step.replay.seconds),
         ];
         println!("{database}: {}", cells.join(" | "));
         table.row(cells);
@@ -215,14 +236,13 @@ impl<'a> Bench<'a> {
             let (mut session, outside) = self.load(&format!("outside_{rows}"), rows, true)?;
             let (first, count) = (self.options.rows, self.options.inserts);
             let insert = format!("INSERT INTO items SELECT * FROM pool WHERE id >= {first} AND id < {first} + {count}");
-            let cost = self.cost(|| Ok(session.execute(&insert)?))?;
-            let each = cost.cpu() / count as f64;
-            let share = |build: &Cost| format!("{:.0} %", 100.0 * build.cpu() / each / rows as f64);
+            let each = self.step(|| Ok(session.execute(&insert)?))?.cost.cpu() / count as f64;
+            let share = |build: &Step| format!("{:.0} %", 100.0 * build.cost.cpu() / each / rows as f64);
             let cells = [
                 rows.to_string(),
                 format!("{:.2}", 1000.0 * each),
-                format!("{:.1}", outside.cpu()),
-                format!("{:.1}", inside.cpu()),
+                format!("{:.1}", outside.cost.cpu()),
+                format!("{:.1}", inside.cost.cpu()),
                 share(&outside),
                 share(&inside),
             ];
