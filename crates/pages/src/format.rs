@@ -60,6 +60,11 @@ pub(crate) fn neighbor_count(level: u8, m: u16) -> usize {
     (usize::from(level) + 2) * usize::from(m)
 }
 
+/// The slots of an element's list on a layer.
+pub(crate) fn layer_slots(layer: u8, m: u16) -> usize {
+    usize::from(m) * if layer == 0 { 2 } else { 1 }
+}
+
 /// The length of a neighbor tuple with this many slots.
 pub(crate) const fn neighbor_len(count: usize) -> usize {
     max_align(NEIGHBOR_TIDS + TID_LEN * count)

@@ -89,20 +89,9 @@ impl<'a> Linked<'a> {
 
     /// The neighbors of an element on a layer.
     pub fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
-        let list = self.list(element);
-        let m = usize::from(self.meta.m);
-        let slots = list.into_iter().flat_map(move |(list, level)| {
-            let skipped = usize::from(level.saturating_sub(layer)) * m;
-            let count = if layer > level {
-                0
-            } else if layer == 0 {
-                2 * m
-            } else {
-                m
-            };
-            list.slots().skip(skipped).take(count).take_while(|slot| slot.is_valid())
-        });
-        slots.filter_map(|slot| self.number(slot))
+        let list = self.list(element).filter(|&(_, level)| layer <= level);
+        let slots = list.into_iter().flat_map(move |(list, level)| list.on_layer(layer, level, self.meta.m));
+        slots.take_while(|slot| slot.is_valid()).filter_map(|slot| self.number(slot))
     }
 
     /// The neighbor tuple of an element, if its version is the element's, and the element's level.

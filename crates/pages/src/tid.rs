@@ -1,5 +1,7 @@
 use std::fmt;
 
+use graph::HeapTid;
+
 use crate::NO_BLOCK;
 use crate::format::TID_LEN;
 
@@ -31,22 +33,14 @@ impl Tid {
     /// The six bytes on a page: block high half, block low half, offset.
     #[must_use]
     pub fn to_bytes(self) -> [u8; TID_LEN] {
-        let [b0, b1, b2, b3] = self.block.to_le_bytes();
-        let [o0, o1] = self.offset.to_le_bytes();
-        [b2, b3, b0, b1, o0, o1]
+        HeapTid::new(self.block, self.offset).0
     }
 
     /// Reads the six bytes on a page.
     #[must_use]
-    pub fn from_bytes([b2, b3, b0, b1, o0, o1]: [u8; TID_LEN]) -> Self {
-        Self { block: u32::from_le_bytes([b0, b1, b2, b3]), offset: u16::from_le_bytes([o0, o1]) }
-    }
-
-    /// Reads the TID at `at`; the caller has checked that it lies within `bytes`.
-    pub(crate) fn read(bytes: &[u8], at: usize) -> Self {
-        let mut tid = [0; TID_LEN];
-        tid.copy_from_slice(&bytes[at..at + TID_LEN]);
-        Self::from_bytes(tid)
+    pub fn from_bytes(bytes: [u8; TID_LEN]) -> Self {
+        let tid = HeapTid(bytes);
+        Self::new(tid.block(), tid.offset())
     }
 }
 

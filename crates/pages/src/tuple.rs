@@ -3,7 +3,7 @@ use pgvector::HEAP_TIDS_PER_ELEMENT;
 
 use crate::format::{
     ELEMENT_DATUM, ELEMENT_HEAP_TIDS, ELEMENT_NEIGHBOR_TID, ELEMENT_TYPE, NEIGHBOR_TIDS, NEIGHBOR_TYPE, TID_LEN,
-    read_u16,
+    layer_slots, read_u16,
 };
 use crate::{Item, PageError, Tid};
 
@@ -78,13 +78,14 @@ impl<'a> ElementTuple<'a> {
     /// All ten slots for heap TIDs; used ones come first.
     #[must_use]
     pub fn heap_tids(&self) -> [HeapTid; HEAP_TIDS_PER_ELEMENT] {
-        std::array::from_fn(|slot| HeapTid(Tid::read(self.bytes, ELEMENT_HEAP_TIDS + TID_LEN * slot).to_bytes()))
+        let (tids, _) = self.bytes[ELEMENT_HEAP_TIDS..].as_chunks();
+        std::array::from_fn(|slot| HeapTid(tids[slot]))
     }
 
     /// The place of the neighbor tuple.
     #[must_use]
     pub fn neighbor_tid(&self) -> Tid {
-        Tid::read(self.bytes, ELEMENT_NEIGHBOR_TID)
+        Tid::from_bytes(self.bytes[ELEMENT_NEIGHBOR_TID..].as_chunks().0[0])
     }
 
     /// The unused field before the value.
@@ -133,8 +134,18 @@ impl<'a> NeighborTuple<'a> {
 
     /// All slots: `m` for each layer from the element's level down to 1, then `2 * m` for layer 0.
     pub fn slots(&self) -> impl ExactSizeIterator<Item = Tid> + Clone + use<'a> {
-        let bytes = self.bytes;
-        (0..usize::from(self.count())).map(move |slot| Tid::read(bytes, NEIGHBOR_TIDS + TID_LEN * slot))
+        self.tids().iter().copied().map(Tid::from_bytes)
+    }
+
+    /// The slots of a layer, if the tuple is that of an element of this `level`; fewer if it is too short for that.
+    pub(crate) fn on_layer(&self, layer: u8, level: u8, m: u16) -> impl Iterator<Item = Tid> + use<'a> {
+        let before = usize::from(level - layer) * usize::from(m);
+        let rest = self.tids().get(before..).unwrap_or_default();
+        rest.iter().take(layer_slots(layer, m)).copied().map(Tid::from_bytes)
+    }
+
+    fn tids(&self) -> &'a [[u8; TID_LEN]] {
+        &self.bytes[NEIGHBOR_TIDS..].as_chunks().0[..usize::from(self.count())]
     }
 
     /// The bytes after the slots.

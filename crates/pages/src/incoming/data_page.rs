@@ -175,13 +175,8 @@ impl IncomingVerifier {
         require(usize::from(tuple.count()) == count, tid, "count does not fit the level")?;
         require(tuple.tuple_len() == neighbor_len(count), tid, "longer than its slots")?;
         require(is_zero(tuple.padding()), tid, "padding is not 0")?;
-        let m = usize::from(self.spec.meta.m);
-        let mut slots = tuple.slots();
-        for layer in (0..=owner.level).rev() {
-            let slots = slots.by_ref().take(if layer == 0 { 2 * m } else { m });
-            self.list(owner.tid, layer, slots)?;
-        }
-        Ok(())
+        let m = self.spec.meta.m;
+        (0..=owner.level).rev().try_for_each(|layer| self.list(owner.tid, layer, tuple.on_layer(layer, owner.level, m)))
     }
 
     fn list(&mut self, element: Tid, layer: u8, slots: impl Iterator<Item = Tid>) -> Result<(), IncomingError> {

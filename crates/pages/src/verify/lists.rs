@@ -5,11 +5,6 @@ use crate::verify::index::{Element, Index};
 use crate::verify::{Report, for_each_page};
 use crate::{NeighborTuple, PageSource, Tid, Tuple};
 
-/// The slots of an element's list on a layer.
-pub(super) fn layer_slots(layer: u8, m: u16) -> usize {
-    usize::from(m) * if layer == 0 { 2 } else { 1 }
-}
-
 /// Reads all neighbor tuples and checks each against its element and the elements it links to. Counts the links.
 pub(super) fn check(source: &mut dyn PageSource, index: &Index, report: &mut Report) {
     let mut lists = Lists { index, links: Vec::new(), listed: 0, pages: 0, page_of: Vec::new(), seen: Vec::new() };
@@ -71,10 +66,8 @@ impl Lists<'_> {
         }
         self.listed += 1;
         self.links.resize(self.links.len().max(usize::from(level) + 1), 0);
-        let mut slots = tuple.slots();
         for layer in (0..=level).rev() {
-            let list = slots.by_ref().take(layer_slots(layer, self.index.meta.m));
-            self.list(&element, layer, list, report);
+            self.list(&element, layer, tuple.on_layer(layer, level, self.index.meta.m), report);
         }
     }
 

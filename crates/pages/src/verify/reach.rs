@@ -1,6 +1,5 @@
 use crate::format::neighbor_count;
 use crate::verify::index::{Element, Index};
-use crate::verify::lists::layer_slots;
 use crate::verify::memory::{Bits, Memory, TooLarge};
 use crate::verify::{LayerReport, PAUSE, Report};
 use crate::{NO_BLOCK, NeighborTuple, PAGE_SIZE, Page, PageBytes, PageSource, Tid, Tuple};
@@ -129,9 +128,7 @@ impl Walk<'_> {
         if usize::from(tuple.count()) != neighbor_count(element.level, m) {
             return;
         }
-        let skipped = usize::from(element.level - self.layer) * usize::from(m);
-        for neighbor in tuple.slots().skip(skipped).take(layer_slots(self.layer, m)).take_while(|slot| slot.is_valid())
-        {
+        for neighbor in tuple.on_layer(self.layer, element.level, m).take_while(|slot| slot.is_valid()) {
             if let Some((number, other)) = self.index.element(neighbor)
                 && other.live
                 && other.level >= self.layer

@@ -49,7 +49,7 @@ pub(super) fn scan(
 struct Scan {
     index: Option<Index>,
     value_type: Option<ValueType>,
-    /// Heap TIDs as block and offset in one number, which sorts faster.
+    /// The places of all rows, as numbers, which sort faster.
     rows: Vec<u64>,
 }
 
@@ -202,6 +202,5 @@ fn collect_rows(
     report.warnings.add(used.is_empty(), format_args!("{tid}: no heap TID, but not deleted"));
     report.heap_tids += used.len() as u64;
     report.duplicates += used.len().saturating_sub(1) as u64;
-    used.iter()
-        .try_for_each(|heap_tid| memory.push(rows, u64::from(heap_tid.block()) << 16 | u64::from(heap_tid.offset())))
+    used.iter().try_for_each(|heap_tid| memory.push(rows, heap_tid.place()))
 }
