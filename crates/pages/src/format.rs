@@ -45,9 +45,11 @@ pub(crate) const MAX_ELEMENTS_PER_PAGE: usize = PAGE_SPACE / (MIN_ELEMENT_LEN + 
 /// The most slots of a neighbor tuple.
 pub(crate) const MAX_SLOTS: usize = (PAGE_SPACE - LINE_POINTER_LEN - NEIGHBOR_TIDS) / TID_LEN;
 
-/// PostgreSQL's `MAXALIGN`.
+/// Tuples begin and end at multiples of this: PostgreSQL's `MAXALIGN`.
+pub(crate) const ALIGN: usize = 8;
+
 pub(crate) const fn max_align(len: usize) -> usize {
-    len.next_multiple_of(8)
+    len.next_multiple_of(ALIGN)
 }
 
 /// The length of the element tuple around a datum of this length.
@@ -77,6 +79,11 @@ pub(crate) fn read_u16(bytes: &[u8], at: usize) -> u16 {
 
 pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<16>();
+    words.iter().all(|&word| u128::from_ne_bytes(word) == 0) && rest.iter().all(|&byte| byte == 0)
 }
 
 pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {

@@ -107,8 +107,7 @@ pub struct IncomingVerifier {
 impl IncomingVerifier {
     /// The most bytes that a verifier takes for an index of these `elements` and `blocks`: 2 for each block, and 16 for each
     /// element, as a queue of 8 bytes per element may have twice the capacity that it needs.
-    #[must_use]
-    pub fn most_memory_bytes(elements: u64, blocks: u64) -> u64 {
+    pub(crate) fn most_memory_bytes(elements: u64, blocks: u64) -> u64 {
         let queue = 2 * elements.saturating_mul(Outstanding::BYTES_PER_ELEMENT);
         queue.saturating_add(blocks.saturating_mul(Targets::BYTES_PER_BLOCK))
     }

@@ -1,13 +1,12 @@
-use crate::format::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, read_u16, read_u32};
+use crate::format::{
+    ALIGN, LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_ID, PAGE_SIZE_VERSION, SPECIAL, is_zero, read_u16, read_u32,
+};
 use crate::{PageBytes, PageError, Tid};
-
-/// Tuples begin and end at multiples of this: PostgreSQL's `MAXALIGN`.
-const ALIGN: usize = 8;
 
 /// Whether the page is all zero, hence was never written.
 #[must_use]
 pub fn is_new(bytes: &PageBytes) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
+    is_zero(bytes)
 }
 
 /// PostgreSQL's page header.
@@ -106,8 +105,7 @@ impl<'a> Page<'a> {
     }
 
     /// The number of line pointers of a data page.
-    #[must_use]
-    pub fn item_count(&self) -> u16 {
+    pub(crate) fn item_count(&self) -> u16 {
         (self.header.lower - PAGE_HEADER_LEN as u16) / LINE_POINTER_LEN as u16
     }
 
@@ -118,7 +116,7 @@ impl<'a> Page<'a> {
         if offset == 0 || offset > self.item_count() {
             return None;
         }
-        Items { page: *self, offset, taken: [0; SPECIAL / ALIGN / 64 + 1] }.item(Tid::new(self.block, offset)).ok()
+        self.items().item(Tid::new(self.block, offset)).ok()
     }
 
     /// The tuples of a data page, in the order of their line pointers.

@@ -127,8 +127,7 @@ impl<'a> NeighborTuple<'a> {
     }
 
     /// The length of the tuple in bytes.
-    #[must_use]
-    pub fn tuple_len(&self) -> usize {
+    pub(crate) fn tuple_len(&self) -> usize {
         self.bytes.len()
     }
 

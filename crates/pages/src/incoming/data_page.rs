@@ -3,7 +3,8 @@ use std::collections::VecDeque;
 use pgvector::{HEAP_TIDS_PER_ELEMENT, max_level};
 
 use crate::format::{
-    ELEMENT_DATUM, LINE_POINTER_LEN, PAGE_SPACE, SPECIAL, TUPLE_VERSION, element_len, neighbor_count, neighbor_len,
+    ELEMENT_DATUM, LINE_POINTER_LEN, PAGE_SPACE, SPECIAL, TUPLE_VERSION, element_len, is_zero, neighbor_count,
+    neighbor_len,
 };
 use crate::incoming::{IncomingError, IncomingVerifier, outstanding::Owner};
 use crate::{Datum, ElementTuple, Item, NO_BLOCK, NeighborTuple, Page, Tid, Tuple};
@@ -13,11 +14,6 @@ type Inline = VecDeque<(u16, Owner)>;
 
 fn require(holds: bool, tid: Tid, problem: &'static str) -> Result<(), IncomingError> {
     if holds { Ok(()) } else { Err(IncomingError::Tuple { tid, problem }) }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<16>();
-    words.iter().all(|&word| u128::from_ne_bytes(word) == 0) && rest.iter().all(|&byte| byte == 0)
 }
 
 /// An entry that occurs twice, if any.

@@ -1,6 +1,6 @@
 use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, max_level};
 
-use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len};
+use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len, is_zero};
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Memory, TooLarge};
 use crate::verify::{PAUSE, Report, for_each_page};
@@ -103,7 +103,7 @@ impl Scan {
                 Ok(Tuple::Neighbor(neighbor)) => {
                     report.neighbor_tuples += 1;
                     index.add_neighbor(memory)?;
-                    let padded = neighbor.padding().iter().any(|&byte| byte != 0);
+                    let padded = !is_zero(neighbor.padding());
                     report.warnings.add(padded, format_args!("{}: padding is not zero", neighbor.tid()));
                 }
                 Err(error) => {
@@ -127,7 +127,7 @@ fn check_frame(page: &Page<'_>, report: &mut Report) {
     warnings.add(header.flags & 7 != 0, format_args!("block {block}: flags {:#x}", header.flags));
     warnings.add(header.prune_xid != 0, format_args!("block {block}: prune_xid {}", header.prune_xid));
     warnings.add(page.unused() != 0, format_args!("block {block}: unused field of the special area {}", page.unused()));
-    warnings.add(page.hole().iter().any(|&byte| byte != 0), format_args!("block {block}: hole is not zero"));
+    warnings.add(!is_zero(page.hole()), format_args!("block {block}: hole is not zero"));
 }
 
 fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>, meta: &MetaPage, report: &mut Report) {
@@ -164,7 +164,7 @@ fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>,
         Ok(datum) => {
             let (found, expected) = (ELEMENT_DATUM + element.data().len(), element_len(datum.len));
             report.errors.add(found != expected, format_args!("{tid}: {found} bytes, {expected} expected"));
-            let padded = element.data()[datum.len..].iter().any(|&byte| byte != 0);
+            let padded = !is_zero(&element.data()[datum.len..]);
             report.warnings.add(padded, format_args!("{tid}: padding is not zero"));
         }
     }
@@ -176,8 +176,7 @@ fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
     let fits = |&value_type: &ValueType| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok();
     let has_entries = element.data().get(8..12).is_some_and(|count| count != [0; 4]);
     let sparse = Some(ValueType::SparseVec).filter(|_| has_entries);
-    let others = [ValueType::Vector, ValueType::HalfVec, ValueType::Bit, ValueType::SparseVec];
-    sparse.into_iter().chain(others).find(fits)
+    sparse.into_iter().chain(ValueType::ALL).find(fits)
 }
 
 fn collect_rows(
