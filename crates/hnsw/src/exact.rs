@@ -56,8 +56,8 @@ pub(crate) fn nearest(
                 }
             }
             Some(tiles) => {
-                cols.pack_values(tiles, points.iter().map(|&point| space.store.value(point)), center.as_deref());
-                by_tiles(tiles, &rows, &cols, width, &mut nearest);
+                cols.pack_values(tiles, points.iter().map(|&point| space.value(point)), center.as_deref());
+                rows.nearest(values.len(), &cols, tiles, width, (&mut nearest, &mut Tile::default()));
             }
         }
         let mut measured = |at: usize, cols: &[u32]| -> Vec<Candidate> {
@@ -108,20 +108,6 @@ pub(crate) fn nearest(
         all.shrink_to_fit();
         Ok(all)
     })
-}
-
-/// For each of `rows`, the `k` nearest of `cols`, by position.
-fn by_tiles(tiles: Tiles, rows: &Group, cols: &Group, k: usize, nearest: &mut Nearest) {
-    let mut tile = Tile::new();
-    nearest.reset(rows.padded(), rows.padded(), k);
-    for row_block in 0..rows.blocks() {
-        let first_row = row_block * ROWS;
-        for col_pair in 0..cols.blocks() / 2 {
-            let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-            rows.tile(row_block, cols, col_pair, tiles, limits, &mut tile);
-            nearest.offer_rows(&tile, first_row, col_pair * COLS);
-        }
-    }
 }
 
 /// For each value of a block, the distance by tiles below which an element that is not in its list may be among its `k` nearest, because of

@@ -1,14 +1,12 @@
 //! The pivots of a split: random points. Every other point goes to the part of its nearest pivots.
 
-use distance::{COLS, Candidate, Nearest, ROWS, Tile};
+use distance::{Candidate, Nearest, Tile};
 
 use crate::space::representation::most;
 use crate::space::{Group, Inverted, Query, Representation, Space, Tiles};
 
 /// Fewer pivots are compared with an element one by one.
 const MANY: usize = 32;
-/// Pivots compared with a group of elements at a time: both fit into a core's cache.
-const AT_ONCE: usize = 512;
 
 pub(crate) struct Pivots<'a> {
     elements: Vec<u32>,
@@ -225,20 +223,7 @@ impl<'a> Packed<'a> {
         (nearest, group, tile): (&mut Nearest, &mut Group, &mut Tile),
     ) {
         self.representation.pack(space, self.tiles, elements, group);
-        nearest.reset(elements.len(), group.padded(), k);
-        let col_pairs = self.group.blocks() / 2;
-        for first in (0..col_pairs).step_by(AT_ONCE / COLS) {
-            let cached = first..col_pairs.min(first + AT_ONCE / COLS);
-            for row_block in 0..group.blocks() {
-                let first_row = row_block * ROWS;
-                for col_pair in cached.clone() {
-                    let first_col = col_pair * COLS;
-                    let limits = (nearest.limits(first_row), &[f32::NEG_INFINITY; COLS]);
-                    group.tile(row_block, &self.group, col_pair, self.tiles, limits, tile);
-                    nearest.offer_rows(tile, first_row, first_col);
-                }
-            }
-        }
+        group.nearest(elements.len(), &self.group, self.tiles, k, (nearest, tile));
     }
 }
 

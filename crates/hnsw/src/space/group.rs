@@ -1,10 +1,12 @@
-use distance::{BLOCK, BitPanel, COLS, CodePanel, Elements, Metric, Panel, ROWS, Tile, TileInput};
+use distance::{BLOCK, BitPanel, COLS, CodePanel, Elements, Metric, Nearest, Panel, ROWS, Tile, TileInput};
 
 use super::codes::{self, Codes};
 use super::{Space, TileOf, Tiles};
 
 /// Distances below this many units in the last place of a vector's squared length are mostly rounding error.
 const LOST: f32 = 64.0;
+/// Points of another group that are compared at a time: together with a block of rows they fit into a core's cache.
+const AT_ONCE: usize = 512;
 
 /// Which panel has the points of a group.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -169,9 +171,29 @@ impl Group {
             }
         }
     }
-}
 
-impl Group {
+    /// For each of the group's `count` points, the `k` nearest of `others`, by position.
+    pub(crate) fn nearest(
+        &self,
+        count: usize,
+        others: &Self,
+        tiles: Tiles,
+        k: usize,
+        (nearest, tile): (&mut Nearest, &mut Tile),
+    ) {
+        nearest.reset(count, self.padded(), k);
+        let col_pairs = others.blocks() / 2;
+        for first in (0..col_pairs).step_by(AT_ONCE / COLS) {
+            for row_block in 0..self.blocks() {
+                for col_pair in first..col_pairs.min(first + AT_ONCE / COLS) {
+                    let limits = (nearest.limits(row_block * ROWS), &[f32::NEG_INFINITY; COLS]);
+                    self.tile(row_block, others, col_pair, tiles, limits, tile);
+                    nearest.offer_rows(tile, row_block * ROWS, col_pair * COLS);
+                }
+            }
+        }
+    }
+
     /// Distances between all points of the group, right of the diagonal: rows of [`Group::padded`] entries.
     pub(crate) fn all_pairs(&self, tiles: Tiles, distances: &mut Vec<f32>) {
         const EVERYTHING: (&[f32; ROWS], &[f32; COLS]) = (&[f32::INFINITY; ROWS], &[f32::INFINITY; COLS]);
