@@ -76,7 +76,7 @@ fn tiles(criterion: &mut Criterion) {
         let (base, _) = synthetic(GROUP, 1, dims, 1);
         let rows: Vec<Vec<u8>> = (0..GROUP).map(|row| encoded(Elements::F32, base.row(row))).collect();
         let rows = || rows.iter().map(Vec::as_slice);
-        let (mut panel, mut codes, mut tile) = (Panel::new(), CodePanel::new(), Tile::new());
+        let (mut panel, mut codes, mut tile) = (Panel::default(), CodePanel::default(), Tile::default());
         panel.fill(Elements::F32, dims, rows(), None, &[]);
         codes.fill(Elements::F32, dims, rows(), None, &[]);
         let kernel = tile_kernel();

@@ -143,7 +143,7 @@ fn below(
 ) -> impl Iterator<Item = (usize, Vec<u32>)> {
     let mut found = [const { Vec::new() }; ROWS];
     if limits.iter().any(|&limit| limit > f32::NEG_INFINITY) {
-        let mut tile = Tile::new();
+        let mut tile = Tile::default();
         for col_pair in 0..cols.blocks() / 2 {
             rows.tile(row_block, cols, col_pair, tiles, (limits, &[f32::NEG_INFINITY; COLS]), &mut tile);
             tile.for_each_hit(|row, col, _| found[row].push((col_pair * COLS + col) as u32));

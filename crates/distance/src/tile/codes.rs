@@ -146,17 +146,11 @@ fn add_body(codes: &[u8]) -> (i32, i32) {
 
 impl Default for CodePanel {
     fn default() -> Self {
-        Self::new()
+        Self::at(Level::current())
     }
 }
 
 impl CodePanel {
-    /// An empty panel.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::at(Level::current())
-    }
-
     /// An empty panel for the kernels of a level.
     pub(super) fn at(level: Level) -> Self {
         Self {

@@ -55,7 +55,8 @@ pub struct TileInput<'a> {
     pub col_limits: &'a [f32; COLS],
 }
 
-/// The distances of a tile.
+/// The distances of a tile; by default it has no hits.
+#[derive(Default)]
 pub struct Tile {
     /// Distances of the rows that have a hit; other rows may hold old ones.
     pub distances: [[f32; COLS]; ROWS],
@@ -64,12 +65,6 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// A tile without hits.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { distances: [[0.0; COLS]; ROWS], hits: [0; ROWS] }
-    }
-
     /// Stores the distance of a row from each column, and marks the hits.
     #[inline(always)]
     fn set_row(&mut self, row: usize, input: &TileInput<'_>, distance: impl Fn(usize) -> f32) {
@@ -92,12 +87,6 @@ impl Tile {
                 visit(row, col, self.distances[row][col]);
             }
         }
-    }
-}
-
-impl Default for Tile {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -150,7 +150,7 @@ mod tests {
             let mut both = [Nearest::default(), Nearest::default()];
             both.iter_mut().for_each(|nearest| nearest.reset(61, 64, k));
             for (first_row, first_col) in [(0, 0), (16, 0), (0, 32), (16, 32), (32, 32), (48, 32)] {
-                let mut tile = Tile::new();
+                let mut tile = Tile::default();
                 for row in 0..ROWS {
                     // Few distinct distances: ties.
                     tile.distances[row] = std::array::from_fn(|_| next() as f32 / (1 << 20) as f32 % 9.0 - 4.0);

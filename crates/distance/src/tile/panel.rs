@@ -22,12 +22,6 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// An empty panel.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Replaces the content by vectors of `dims` dimensions, each with `center` subtracted if there is one. `extra` is
     /// empty, or has one more coordinate for each vector, the last dimension.
     ///

@@ -17,7 +17,7 @@ fn equals_the_reference<const DIFFERENCES: bool>(scale: f32) {
     for dims in (1..70).chain([127, 128, 384, 1001]) {
         let vectors: Vec<Vec<f32>> = (0..ROWS + COLS).map(|_| (0..dims).map(|_| next()).collect()).collect();
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-        let mut panel = Panel::new();
+        let mut panel = Panel::default();
         panel.fill(Elements::F32, dims, bytes.iter().map(Vec::as_slice), None, &[]);
         let row_terms: [f32; ROWS] = std::array::from_fn(|_| next());
         let col_terms: [f32; COLS] = std::array::from_fn(|_| next());
@@ -30,7 +30,7 @@ fn equals_the_reference<const DIFFERENCES: bool>(scale: f32) {
             col_limits: &col_limits,
         };
         for level in Level::available() {
-            let mut tile = Tile::new();
+            let mut tile = Tile::default();
             tile_kernel_at::<DIFFERENCES>(level)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
             for row in 0..ROWS {
                 for col in 0..COLS {
@@ -78,7 +78,7 @@ fn tiles_of_bits_have_the_distances_of_the_kernel() {
                 TileInput { scale: 0.0, row_terms, col_terms, row_limits: &[limit; ROWS], col_limits: &col_limits };
             for level in Level::available() {
                 let kernel = crate::kernel_at(Elements::Bits, metric, level).unwrap();
-                let mut tile = Tile::new();
+                let mut tile = Tile::default();
                 let tile_kernel = super::bits::bit_kernel_at(metric, level).unwrap();
                 tile_kernel(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
                 for (row, col) in (0..ROWS).flat_map(|row| (0..COLS).map(move |col| (row, col))) {
@@ -120,7 +120,7 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
             let level = *level;
             let notes = bytes.iter().map(|codes| super::CodeNote::new(codes, 1.0));
             panel.fill_encoded(dims, bytes.iter().map(Vec::as_slice).zip(notes));
-            let mut tile = Tile::new();
+            let mut tile = Tile::default();
             (code_kernels_at(level).tile)(panel.block(0), [panel.block(1), panel.block(2)], &input, &mut tile);
             for row in 0..ROWS {
                 for col in 0..COLS {
@@ -159,7 +159,7 @@ fn all_pairs_are_what_tiles_give() {
                         row_limits: &[0.0; ROWS],
                         col_limits: &[0.0; COLS],
                     };
-                    let mut tile = Tile::new();
+                    let mut tile = Tile::default();
                     let cols = [panel.block(2 * pair), panel.block(2 * pair + 1)];
                     (kernels.tile)(panel.block(row_block), cols, &input, &mut tile);
                     for row in first_row..count.min(first_row + ROWS) {
@@ -204,7 +204,7 @@ fn tiles_of_codes_are_near_those_of_f32() {
     let bytes: Vec<Vec<u8>> = vectors.iter().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
     let center: Vec<f32> = (0..dims).map(|_| 0.3 * next()).collect();
     let extra: Vec<f32> = (0..ROWS + COLS).map(|_| next()).collect();
-    let mut panel = Panel::new();
+    let mut panel = Panel::default();
     let all = || bytes.iter().map(Vec::as_slice);
     panel.fill(Elements::F32, dims, all(), Some(&center), &extra);
     for level in Level::available() {
@@ -225,7 +225,7 @@ fn tiles_of_codes_are_near_those_of_f32() {
             row_limits: &[f32::INFINITY; ROWS],
             col_limits: &[0.0; COLS],
         };
-        let mut tile = Tile::new();
+        let mut tile = Tile::default();
         (code_kernels_at(level).tile)(rough.block(0), [rough.block(1), rough.block(2)], &input, &mut tile);
         for row in 0..ROWS {
             for col in 0..COLS {

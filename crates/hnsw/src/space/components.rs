@@ -72,7 +72,7 @@ impl Components {
     fn new(directions: &Matrix, count: usize, fraction: f32) -> Self {
         let width = directions.width;
         let bytes: Vec<u8> = directions.values[..count * width].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let mut panel = CodePanel::new();
+        let mut panel = CodePanel::default();
         panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
         Self { count, panel, scale: fraction.recip().sqrt() }
     }
@@ -90,7 +90,7 @@ impl Components {
         mut each: impl FnMut(&[f32]),
     ) {
         let input = TileInput { scale: self.scale, ..ALL_PRODUCTS };
-        let (mut packed, mut tile) = (CodePanel::new(), Tile::new());
+        let (mut packed, mut tile) = (CodePanel::default(), Tile::default());
         let mut along = Matrix { width: self.count, values: vec![0.0; BLOCK * self.count] };
         for values in values.chunks(AT_ONCE) {
             packed.fill(tiles.elements, tiles.dims, values.iter().copied(), Some(center), &[]);

@@ -202,7 +202,7 @@ impl Group {
         if let Some(kernels) = tiles.codes.filter(|_| self.packed == Packed::Codes) {
             return (kernels.all_pairs)(&self.codes, self.scale, &self.terms, distances);
         }
-        let mut tile = Tile::new();
+        let mut tile = Tile::default();
         for row_block in 0..self.blocks() {
             for col_pair in row_block / 2..self.blocks() / 2 {
                 self.tile(row_block, self, col_pair, tiles, EVERYTHING, &mut tile);
@@ -221,7 +221,7 @@ pub(crate) fn center(space: Space<'_>, tiles: Tiles, points: &[u32]) -> Option<V
     if tiles.metric != Metric::L2 {
         return None;
     }
-    let mut panel = Panel::new();
+    let mut panel = Panel::default();
     let sample: Vec<_> = points.iter().step_by((points.len() / SAMPLE).max(1)).map(|&p| space.value(p)).collect();
     let count = sample.len() as f32;
     panel.fill(tiles.elements, tiles.dims, sample.into_iter(), None, &[]);

@@ -96,7 +96,7 @@ pub(crate) const ALL_PRODUCTS: TileInput<'static> = TileInput {
 
 fn pack(rows: &[f32], width: usize) -> Panel {
     let bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let mut panel = Panel::new();
+    let mut panel = Panel::default();
     panel.fill(Elements::F32, width, bytes.chunks_exact(4 * width), None, &[]);
     panel
 }
