@@ -28,7 +28,7 @@ pub use dense::decode;
 pub use elements::Elements;
 pub use level::{Level, LevelError};
 pub use pgvector::Metric;
-pub use sparse::{SparseQuery, entries as sparse_entries};
+pub use sparse::{SparseQuery, entries as sparse_entries, norm as sparse_norm};
 pub use tile::{
     AllPairs, BLOCK, BitKernel, BitLine, BitPanel, COLS, CodeBlock, CodeKernel, CodeKernels, CodeNote, CodePanel,
     CodeProduct, Nearest, Panel, ROWS, Tile, TileInput, TileKernel, bit_kernel, code_kernels, difference_kernel,

@@ -4,7 +4,7 @@ mod query;
 
 pub use query::SparseQuery;
 
-use crate::ordered;
+use crate::{Metric, ordered};
 
 /// The parts of a sparse value; a malformed one reads as empty.
 #[derive(Clone, Copy, Default)]
@@ -34,6 +34,17 @@ impl<'a> Sparse<'a> {
 /// The entries of a sparse value as (dimension from 0, number), ascending; none if it is malformed.
 pub fn entries(value: &[u8]) -> impl ExactSizeIterator<Item = (u32, f32)> {
     Sparse::parse(value).entries()
+}
+
+/// What a value with these entries adds to a distance that is otherwise computed from the dimensions of another value: |x|² under L2, the sum
+/// of |x| under L1, else nothing. Most of it cancels out between near values: hence in double precision.
+pub fn norm(metric: Metric, entries: impl Iterator<Item = (u32, f32)>) -> f64 {
+    let numbers = entries.map(|(_, number)| f64::from(number));
+    match metric {
+        Metric::L2 => numbers.map(|x| x * x).sum(),
+        Metric::L1 => numbers.map(f64::abs).sum(),
+        _ => 0.0,
+    }
 }
 
 /// Sums `term` over all dimensions where either value is not zero.

@@ -1,7 +1,7 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-use super::Sparse;
+use super::{Sparse, norm};
 use crate::{Metric, ordered};
 
 /// A sparse value to compare with many others: prepared so that the entries of the others are looked up in it.
@@ -14,8 +14,7 @@ pub struct SparseQuery {
     /// Used instead of `dense` if there are more than [`Dense::MAX_DIMS`] dimensions.
     hashed: Hashed,
     metric: Option<Metric>,
-    /// What the value contributes to every distance: its squared L2 norm or its L1 norm; 0 under inner product. Distances are sums of
-    /// this and of differences, most of which cancel out between near values: hence in double precision.
+    /// Its [`norm`].
     own: f64,
 }
 
@@ -29,12 +28,7 @@ impl SparseQuery {
         } else {
             self.hashed.set(value);
         }
-        let numbers = value.entries().map(|(_, number)| f64::from(number));
-        self.own = match metric {
-            Metric::L2 => numbers.map(|x| x * x).sum(),
-            Metric::L1 => numbers.map(f64::abs).sum(),
-            _ => 0.0,
-        };
+        self.own = norm(metric, value.entries());
     }
 
     /// The distance to another value.

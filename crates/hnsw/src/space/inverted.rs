@@ -4,7 +4,7 @@
 //! indices of both; by inverted lists a pair costs only the dimensions it shares. Sums are in f64, in which products of f32 are
 //! exact: `|a|² + |b|² - 2ab` does not lose the distance of near-identical values.
 
-use distance::Metric;
+use distance::{Metric, sparse_norm};
 
 use super::{Measure, Space};
 
@@ -66,7 +66,7 @@ impl Inverted {
                 self.starts[list as usize] += 1;
                 self.own.push((list, number));
             }
-            self.norms.push(norm(measure.metric, distance::sparse_entries(value)));
+            self.norms.push(sparse_norm(measure.metric, distance::sparse_entries(value)));
         }
         self.own_starts.push(self.own.len() as u32);
         let mut start = 0;
@@ -89,7 +89,7 @@ impl Inverted {
         self.metric = Some(Metric::L2);
         self.extra.clear();
         for (at, of_value) in self.norms.iter_mut().enumerate() {
-            *of_value = norm(Metric::L2, self.own[range(&self.own_starts, at)].iter().copied());
+            *of_value = sparse_norm(Metric::L2, self.own[range(&self.own_starts, at)].iter().copied());
         }
     }
 
@@ -161,7 +161,7 @@ impl Inverted {
                 add(metric, number, &self.entries[range(&self.starts, list as usize)], sums);
             }
         }
-        let own = norm(metric, distance::sparse_entries(value));
+        let own = sparse_norm(metric, distance::sparse_entries(value));
         sums.iter().zip(&self.norms).enumerate().map(move |(at, (shared, norm))| {
             let extra = self.extra.get(at).map_or(0.0, |other| f64::from(coordinate) * f64::from(*other));
             finish(own + norm + shared - extra)
@@ -172,16 +172,6 @@ impl Inverted {
 /// The range of the entries of the list or value at a position.
 fn range(starts: &[u32], at: usize) -> std::ops::Range<usize> {
     starts[at] as usize..starts[at + 1] as usize
-}
-
-/// The norm that a value adds to all its distances: |x|² under L2, the sum of |x| under L1, else nothing.
-fn norm(metric: Metric, entries: impl Iterator<Item = (u32, f32)>) -> f64 {
-    let numbers = entries.map(|(_, number)| f64::from(number));
-    match metric {
-        Metric::L2 => numbers.map(|x| x * x).sum(),
-        Metric::L1 => numbers.map(f64::abs).sum(),
-        _ => 0.0,
-    }
 }
 
 /// Adds the terms of one dimension to `sums`: of a value's coordinate with each entry of the dimension's list.
