@@ -88,11 +88,22 @@ impl Searcher {
         mut expand: impl FnMut(u32),
         ef: usize,
     ) -> Vec<Candidate> {
+        let from = self.descend(graph, &mut distance, &mut expand, 0);
+        self.layer(graph, &mut distance, expand, &from, ef, 0)
+    }
+
+    /// The nearest element that a search with one candidate finds on the layers above `layer`, from the entry point; none in an empty graph.
+    pub(crate) fn descend(
+        &mut self,
+        graph: &impl Links,
+        distance: &mut impl Distances,
+        mut expand: impl FnMut(u32),
+        layer: u8,
+    ) -> Vec<Candidate> {
         let Some((entry, level)) = graph.entry() else { return Vec::new() };
         let mut from = vec![Candidate::new(distance.of(entry), entry)];
-        for layer in (0..=level).rev() {
-            let ef = if layer == 0 { ef } else { 1 };
-            from = self.layer(graph, &mut distance, &mut expand, &from, ef, layer);
+        for upper in (layer + 1..=level).rev() {
+            from = self.layer(graph, distance, &mut expand, &from, 1, upper);
         }
         from
     }

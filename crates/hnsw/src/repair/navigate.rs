@@ -195,15 +195,9 @@ impl<'a> Navigation<'a> {
         let mut distances = space.distances_from(query, point);
         expanded.clear();
         candidates.clear();
-        if let Some((entry, top)) = before.entry_point() {
-            let mut from = vec![Candidate::new(distances.of(entry), entry)];
-            for upper in (layer + 1..=top).rev() {
-                from = searcher.layer(before, &mut distances, |_| {}, &from, 1, upper);
-            }
-            let ef = EF.min(self.ef_construction.into());
-            let expand = |element| expanded.push(element);
-            candidates.extend(searcher.layer(before, &mut distances, expand, &from, ef, layer));
-        }
+        let from = searcher.descend(before, &mut distances, |_| {}, layer);
+        let ef = EF.min(self.ef_construction.into());
+        candidates.extend(searcher.layer(before, &mut distances, |element| expanded.push(element), &from, ef, layer));
         let others = expanded.iter().chain(known);
         candidates.extend(others.map(|&other| Candidate::new(distances.of(other), other)));
         candidates.retain(|candidate| candidate.element() != point);

@@ -103,11 +103,8 @@ impl<'a> Insertion<'a> {
         let query = &*query;
         let (level, top) = (self.lists.level(point), self.lists.level(self.entry));
         let distance = |other| self.space.distance_of(query, self.element(other));
-        let mut from = vec![Candidate::new(distance(self.entry), self.entry)];
         let mut distances = Loading { distance, bytes: |other| self.space.value(self.element(other)) };
-        for layer in (level + 1..=top).rev() {
-            from = searcher.layer(self, &mut distances, |_| {}, &from, 1, layer);
-        }
+        let mut from = searcher.descend(self, &mut distances, |_| {}, level);
         let mut back = Vec::new();
         for layer in (0..=level.min(top)).rev() {
             from = searcher.layer(self, &mut distances, |_| {}, &from, self.ef_construction, layer);
