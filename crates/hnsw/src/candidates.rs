@@ -129,8 +129,15 @@ fn room(keep: usize) -> usize {
     keep + keep / 4 + 2
 }
 
+/// Sorts candidates, and keeps the nearest of each element, `most` of them at most.
+pub(crate) fn keep_distinct(candidates: &mut Vec<Candidate>, most: usize) {
+    candidates.sort_unstable();
+    let kept = distinct(candidates, most);
+    candidates.truncate(kept);
+}
+
 /// Moves the first candidate of each element to the front of the sorted `list`, `most` of them at most, and returns their number.
-pub fn distinct(list: &mut [Candidate], most: usize) -> usize {
+fn distinct(list: &mut [Candidate], most: usize) -> usize {
     // A bitmap of the elements' low bits rules out most repeats.
     let mut seen = [0u64; 16];
     let mut kept = 0;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use distance::Candidate;
 
-use crate::candidates::distinct;
+use crate::candidates::keep_distinct;
 use crate::draft::Draft;
 use crate::repair::guard::LOST;
 use crate::search::{Distances, Links, Searcher};
@@ -168,7 +168,7 @@ impl<'a> Navigation<'a> {
                 Err(_) => candidates.extend(before.neighbors(point, 0).iter().map(|&it| space.candidate(point, it))),
             }
             candidates.extend(choosers.get(&point).into_iter().flatten());
-            keep_distinct(candidates);
+            keep_distinct(candidates, usize::MAX);
             selector.choose(Rule { space, wanted: choosing.width, resolved }, point, candidates, list)
         })?;
         (0..changed.len()).for_each(|place| {
@@ -201,16 +201,10 @@ impl<'a> Navigation<'a> {
         let others = expanded.iter().chain(known);
         candidates.extend(others.map(|&other| Candidate::new(distances.of(other), other)));
         candidates.retain(|candidate| candidate.element() != point);
-        keep_distinct(candidates);
+        keep_distinct(candidates, usize::MAX);
         let wanted = choosing.width.min(choosing.points.len() - 1);
         selector.choose(Rule { space, wanted, resolved }, point, candidates, list)
     }
-}
-
-fn keep_distinct(candidates: &mut Vec<Candidate>) {
-    candidates.sort_unstable();
-    let kept = distinct(candidates, usize::MAX);
-    candidates.truncate(kept);
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::round::{Choosing, Chosen, Turn};
 use super::rule::{Rule, Selector};
-use crate::candidates::distinct;
+use crate::candidates::keep_distinct;
 use crate::draft::Draft;
 use crate::space::Space;
 use crate::tasks::ranges;
@@ -60,9 +60,7 @@ pub(crate) fn choose_again<'a>(
             candidates.select_nth_unstable(enough);
             candidates.truncate(enough);
         }
-        candidates.sort_unstable();
-        let kept = distinct(candidates, MOST * choosing.width);
-        candidates.truncate(kept);
+        keep_distinct(candidates, MOST * choosing.width);
         if layer == 0 && draft.level(point) > 0 {
             // The neighbors on upper layers are longer links.
             for &other in (1..=draft.level(point)).flat_map(|layer| draft.neighbors(point, layer)) {
