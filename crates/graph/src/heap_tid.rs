@@ -56,6 +56,24 @@ impl HeapTids {
         Self { starts, tids: Vec::with_capacity(rows) }
     }
 
+    /// The TIDs of rows, each with the element that owns it; those of an element in their order. `counts` has the number of each element's
+    /// rows.
+    #[must_use]
+    pub fn of_rows(tids: &[HeapTid], owners: &[u32], counts: &[u8]) -> Self {
+        let mut starts = Vec::with_capacity(counts.len() + 1);
+        starts.push(0);
+        for (element, &count) in counts.iter().enumerate() {
+            starts.push(starts[element] + u64::from(count));
+        }
+        let (mut next, mut grouped) = (starts.clone(), vec![HeapTid::default(); tids.len()]);
+        for (&tid, &owner) in tids.iter().zip(owners) {
+            let next = &mut next[owner as usize];
+            grouped[*next as usize] = tid;
+            *next += 1;
+        }
+        Self { starts, tids: grouped }
+    }
+
     /// Adds the next element's TIDs.
     pub fn push(&mut self, tids: impl IntoIterator<Item = HeapTid>) {
         if self.starts.is_empty() {

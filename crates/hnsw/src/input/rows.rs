@@ -211,25 +211,7 @@ impl Rows {
         });
         self.by_value = HashTable::new();
         let sorted = self.tids.is_sorted_by_key(|tid| tid.place());
-        let mut starts = Vec::with_capacity(self.counts.len());
-        let mut total = 0usize;
-        for &count in &self.counts {
-            starts.push(total);
-            total += usize::from(count);
-        }
-        let mut grouped = vec![HeapTid::default(); total];
-        for (&tid, &owner) in self.tids.iter().zip(&self.owners) {
-            let next = &mut starts[owner as usize];
-            grouped[*next] = tid;
-            *next += 1;
-        }
-        let mut heap_tids = HeapTids::with_capacity(self.counts.len(), total);
-        let mut grouped = grouped.as_slice();
-        for &count in &self.counts {
-            let (own, rest) = grouped.split_at(usize::from(count));
-            heap_tids.push(own.iter().copied());
-            grouped = rest;
-        }
+        let heap_tids = HeapTids::of_rows(&self.tids, &self.owners, &self.counts);
         (self.tids, self.owners, self.counts) = (Vec::new(), Vec::new(), Vec::new());
         let mut duplicates: Vec<_> = std::mem::take(&mut self.duplicates).into_iter().collect();
         duplicates.sort_unstable();
