@@ -56,25 +56,19 @@ impl Engine for BulkEngine {
         self.intake.setup.control.ran("intake");
         let (mut setup, taken, _) = self.intake.finish()?;
         let taken = taken.by_tid(&setup.store, &setup.pool);
+        let elements = taken.heap_tids.elements();
         // A trial compares its sample as the build compares all values.
         if trial {
-            let (elements, rows) = (taken.heap_tids.elements(), taken.heap_tids.rows());
-            setup.measure = setup.measure.for_values(&setup.store, elements, rows);
+            setup.measure = setup.measure.for_values(&setup.store, elements, taken.heap_tids.rows());
         }
         setup.control.ran("rows");
         let Setup { spec, measure, pool, control, store, .. } = &setup;
         let mut space = Space::exact(measure.for_building(), store);
-        let augmentations = match spec.metric {
-            Metric::InnerProduct if control.runs(Pass::Augmentation) => {
-                pool.run(|| space::augment(space, taken.heap_tids.elements() as u32, control))?
-            }
-            _ => None,
-        };
+        let augments = spec.metric == Metric::InnerProduct && control.runs(Pass::Augmentation);
+        let augmentations = if augments { pool.run(|| space::augment(space, elements as u32, control))? } else { None };
         match &augmentations {
             Some(augmentations) => space.augmentations = augmentations,
-            None if spec.metric == Metric::InnerProduct && control.runs(Pass::Augmentation) => {
-                space.measure = space.measure.euclidean().unwrap_or(*measure);
-            }
+            None if augments => space.measure = space.measure.euclidean().unwrap_or(*measure),
             None => {}
         }
         // If the metric has no dot-product form, or vectors are augmented, a trial on the data chooses the engine.
@@ -88,7 +82,6 @@ impl Engine for BulkEngine {
             return Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken);
         }
         let coded = space.measure.tiles.and_then(|tiles| Some((tiles, tiles.codes?)));
-        let elements = taken.heap_tids.elements();
         let components = control.runs(Pass::Components);
         let encode = |(tiles, kernels)| pool.run(|| Codes::new(space, (tiles, kernels), components, elements, control));
         let codes = coded.filter(|_| control.runs(Pass::Codes)).map(encode).transpose()?;
@@ -181,19 +174,16 @@ impl Layers<'_> {
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
         let Setup { pool, control, .. } = self.setup;
         let (space, plan) = (self.space, self.plan(points.len(), list));
-        let partition = |space, found, also| {
-            let partition = Partition { space, points: &points, plan: &plan, found, also, control, counted };
-            pool.run(|| partition.run(random))
-        };
+        let partition =
+            |space, found, also| Partition { space, points: &points, plan: &plan, found, also, control, counted };
         // Under inner product, three quarters of the candidates are by inner product, one quarter by Euclidean distance, which also makes
         // the groups, as it is a metric.
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
-            let (order, far) = partition(space, &near, None)?;
+            let partition = partition(space, &near, None);
+            let (order, far) = pool.run(|| partition.run(random))?;
             if let Some(sample) = self.sample.as_ref().filter(|_| counted) {
-                let (plan, found) = (&plan, &near);
-                let again = Partition { space, points: &points, plan, found, also: None, control, counted };
-                partition_more(&again, sample, random, pool)?;
+                partition_more(&partition, sample, random, pool)?;
             }
             return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
         };
@@ -202,7 +192,8 @@ impl Layers<'_> {
         if control.runs(Pass::Longest) {
             pool.run(|| longest::find(space, &points, &near, control))?;
         }
-        let (order, far) = partition(euclidean, &by_distance, Some((space, &near)))?;
+        let partition = partition(euclidean, &by_distance, Some((space, &near)));
+        let (order, far) = pool.run(|| partition.run(random))?;
         let also = Some(by_distance);
         Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
     }
