@@ -127,7 +127,7 @@ impl Layers<'_> {
         let m = draft.m();
         control.progress().enter(Phase::Graph, points.len() as u64);
         let top = draft.entry_point().map_or(0, |(_, top)| top);
-        self.look(&points, &random.fork(2))?;
+        self.draw_sample(&points, &random.fork(2))?;
         // All upper layers run together, since each has few tasks. Layer 0 follows, so that its candidates and theirs are never in memory
         // together.
         let gather =
@@ -143,7 +143,7 @@ impl Layers<'_> {
 
     /// Draws a sample of many points, and does without codes if they do not rank its neighbors. Not under inner product, where candidates of
     /// other kinds come to those by codes.
-    fn look(&mut self, points: &[u32], random: &Random) -> Result<(), BuildError> {
+    fn draw_sample(&mut self, points: &[u32], random: &Random) -> Result<(), BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (space, plan) = (self.space, self.plan(points.len(), 2 * usize::from(spec.m)));
         let is_usual = space.measure.tiles.is_some() && space.euclidean().is_none();
@@ -181,11 +181,11 @@ impl Layers<'_> {
         let Some(euclidean) = space.euclidean() else {
             let near = Candidates::new(points.len(), plan.keep);
             let partition = partition(space, &near, None);
-            let (order, far) = pool.run(|| partition.run(random))?;
+            let (order, pivots) = pool.run(|| partition.run(random))?;
             if let Some(sample) = self.sample.as_ref().filter(|_| counted) {
                 partition_more(&partition, sample, random, pool)?;
             }
-            return Ok(Gathered { points, order, near, also: None, far, at_least: 0, mutual: true });
+            return Ok(Gathered { points, order, near, also: None, pivots, at_least: 0, mutual: true });
         };
         let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
         let by_distance = Candidates::new(points.len(), plan.keep / 4);
@@ -193,9 +193,9 @@ impl Layers<'_> {
             pool.run(|| longest::find(space, &points, &near, control))?;
         }
         let partition = partition(euclidean, &by_distance, Some((space, &near)));
-        let (order, far) = pool.run(|| partition.run(random))?;
+        let (order, pivots) = pool.run(|| partition.run(random))?;
         let also = Some(by_distance);
-        Ok(Gathered { points, order, near, also, far, at_least: 0, mutual: true })
+        Ok(Gathered { points, order, near, also, pivots, at_least: 0, mutual: true })
     }
 }
 

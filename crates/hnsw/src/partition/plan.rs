@@ -116,7 +116,7 @@ impl Plan {
     }
 
     /// The number of a point's nearest pivots that become candidates.
-    pub(crate) fn far(&self) -> usize {
+    pub(crate) fn pivot_links(&self) -> usize {
         self.fans[0].min(BESIDES - 1)
     }
 

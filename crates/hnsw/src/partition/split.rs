@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::refine;
 use crate::candidates::Candidates;
 use crate::random::Random;
-use crate::select::Far;
+use crate::select::NearestPivots;
 use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control, Pass};
@@ -52,7 +52,7 @@ pub(crate) struct Partition<'a> {
 impl Partition<'_> {
     /// Runs on the threads of the pool it is called from. Returns all points, ordered by their nearest
     /// pivot, and the nearest pivots of each.
-    pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, Far), BuildError> {
+    pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, NearestPivots), BuildError> {
         let all: Vec<u32> = (0..self.points.len() as u32).collect();
         let fan = self.plan.fan(0);
         let pivots_of = OnceLock::new();
@@ -79,19 +79,19 @@ impl Partition<'_> {
                 Ok(())
             })?;
         }
-        let far = if self.control.runs(Pass::PivotLinks) { self.plan.far() } else { 0 };
+        let links = if self.control.runs(Pass::PivotLinks) { self.plan.pivot_links() } else { 0 };
         let rows = if pivots_of.is_empty() { 0 } else { all.len() };
-        let mut nearest = vec![0; rows * far];
-        if far > 0 {
+        let mut nearest = vec![0; rows * links];
+        if links > 0 {
             // Tasks of as many rows as in `assign`.
-            let tasks = nearest.par_chunks_mut(far * ASSIGN_AT_ONCE).zip(pivots_of.par_chunks(fan * ASSIGN_AT_ONCE));
-            self.control.section("far pivots").for_each(tasks, |(nearest, pivots)| {
-                let both = nearest.chunks_exact_mut(far).zip(pivots.chunks_exact(fan));
-                both.for_each(|(nearest, pivots)| nearest.copy_from_slice(&pivots[..far]));
+            let tasks = nearest.par_chunks_mut(links * ASSIGN_AT_ONCE).zip(pivots_of.par_chunks(fan * ASSIGN_AT_ONCE));
+            self.control.section("nearest pivots").for_each(tasks, |(nearest, pivots)| {
+                let both = nearest.chunks_exact_mut(links).zip(pivots.chunks_exact(fan));
+                both.for_each(|(nearest, pivots)| nearest.copy_from_slice(&pivots[..links]));
                 Ok(())
             })?;
         }
-        Ok((all, Far::new(far, nearest)))
+        Ok((all, NearestPivots::new(links, nearest)))
     }
 
     /// All points, ordered by their nearest pivots.

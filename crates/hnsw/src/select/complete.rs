@@ -23,7 +23,7 @@ pub(crate) struct Gathered {
     pub(crate) near: Candidates,
     /// Under inner product, candidates by Euclidean distance.
     pub(crate) also: Option<Candidates>,
-    pub(crate) far: Far,
+    pub(crate) pivots: NearestPivots,
     /// A point with fewer candidates also gets its candidates' candidates.
     pub(crate) at_least: usize,
     /// Whether reverse-edge selection follows ([`mutual`]).
@@ -32,16 +32,13 @@ pub(crate) struct Gathered {
 
 /// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps along a long
 /// thin cluster, and finds no path between separate clusters.
-pub(crate) struct Far {
+#[derive(Default)]
+pub(crate) struct NearestPivots {
     per_point: usize,
     elements: Vec<u32>,
 }
 
-impl Far {
-    pub(crate) fn none() -> Self {
-        Self { per_point: 0, elements: Vec::new() }
-    }
-
+impl NearestPivots {
     /// From `per_point` elements for each point, in order; `NO_NEIGHBOR` where there are fewer.
     pub(crate) fn new(per_point: usize, elements: Vec<u32>) -> Self {
         Self { per_point, elements }
@@ -106,7 +103,7 @@ impl Gathered {
     /// Candidates of an engine that inserts elements: without pivots, and without reverse-edge selection, since insertion has reverse links.
     pub(crate) fn by_insertion(points: Vec<u32>, near: Candidates, at_least: usize) -> Self {
         let order = (0..points.len() as u32).collect();
-        Self { points, order, near, also: None, far: Far::none(), at_least, mutual: false }
+        Self { points, order, near, also: None, pivots: NearestPivots::default(), at_least, mutual: false }
     }
 
     /// All elements, near ones adjacent. Each of `duplicates`, `(duplicate, first element of the same value)`, follows that first element.
@@ -142,7 +139,7 @@ impl Gathered {
         if let Some(also) = &self.also {
             also.of(at, more);
         }
-        for other in self.far.of(at).chain(more.iter().map(|other| other.element())) {
+        for other in self.pivots.of(at).chain(more.iter().map(|other| other.element())) {
             if other != element && candidates.iter().all(|known| known.element() != other) {
                 let candidate = space.candidate(element, other);
                 candidates.insert(candidates.partition_point(|known| *known < candidate), candidate);

@@ -15,7 +15,7 @@ mod outward;
 mod round;
 mod rule;
 
-pub(crate) use complete::{Far, Gathered, fill};
+pub(crate) use complete::{Gathered, NearestPivots, fill};
 pub(crate) use in_degree::spread_links;
 pub(crate) use mutual::choose_again;
 pub(crate) use outward::link_out;

@@ -60,7 +60,7 @@ impl Components {
                 directions.make_orthogonal(control)?;
             }
             let along = sample.products(&directions, control)?;
-            match explained::look(&sample, &along, control)? {
+            match explained::measure(&sample, &along, control)? {
                 Found::Few { count, fraction } => return Ok(Some(Self::new(&directions, count, fraction))),
                 Found::MaybeMore => {}
                 Found::Nothing => break,
