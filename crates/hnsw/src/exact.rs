@@ -1,7 +1,6 @@
 //! Exact search for the nearest elements of some values.
 
 use distance::{COLS, Candidate, Metric, Nearest, ROWS, Tile};
-use graph::ElementValues;
 use rayon::prelude::*;
 
 use crate::BuildError;
@@ -51,7 +50,7 @@ pub(crate) fn nearest(
                 nearest.reset(values.len(), values.len(), width);
                 let mut sums = Vec::new();
                 for (col, &point) in (0..).zip(points) {
-                    let distances = inverted.distances_of(space.store.value(point), 0.0, &mut sums);
+                    let distances = inverted.distances_of(space.value(point), 0.0, &mut sums);
                     distances.enumerate().for_each(|(at, distance)| nearest.offer(at, distance, col));
                 }
             }
@@ -65,7 +64,7 @@ pub(crate) fn nearest(
             space.measure.ask(&mut query, value);
             let measure = |&col: &u32| {
                 let point = points[col as usize];
-                Candidate::new(space.measure.distance_of(&query, value, space.store.value(point)), point)
+                Candidate::new(space.measure.distance_of(&query, value, space.value(point)), point)
             };
             cols.iter().map(measure).collect()
         };
@@ -179,7 +178,7 @@ mod tests {
         let found = pool().run(|| nearest(space, &all, values, K, Control::default().section("test"))).unwrap();
         let distances = |list: &[Candidate]| list.iter().map(|near| near.distance()).collect::<Vec<_>>();
         let expected = values.iter().map(|value| {
-            let measure = |&point| Candidate::new((space.measure.kernel)(value, space.store.value(point)), point);
+            let measure = |&point| Candidate::new((space.measure.kernel)(value, space.value(point)), point);
             let mut expected: Vec<Candidate> = all.iter().map(measure).collect();
             expected.sort_unstable();
             distances(&expected[..K])

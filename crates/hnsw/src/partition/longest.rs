@@ -2,7 +2,6 @@
 //!
 //! Partitions by Euclidean distance do not find these pairs: a long vector in a point's direction may be far away.
 
-use graph::ElementValues;
 use rayon::prelude::*;
 
 use super::pivots::{Pivots, Scratch};
@@ -21,7 +20,7 @@ const AT_ONCE: usize = 512;
 /// Adds the nearest of the longest vectors to the candidates of each point. Runs on the threads of the pool it is called from.
 pub(crate) fn find(space: Space<'_>, points: &[u32], found: &Candidates, control: &Control) -> Result<(), BuildError> {
     let square = |&point: &u32| {
-        let value = space.store.value(point);
+        let value = space.value(point);
         (space.measure.kernel)(value, value)
     };
     // The kernel returns the negative product, so the longest vectors sort first.

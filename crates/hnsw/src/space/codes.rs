@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use distance::{CodeKernels, CodeNote, CodeProduct};
-use graph::ElementValues;
 use rayon::prelude::*;
 
 use super::components::Components;
@@ -220,7 +219,7 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
 
 /// The values from which the center is computed.
 fn sample<'a>(space: Space<'a>, elements: usize) -> Vec<&'a [u8]> {
-    Random::new(0).one_of_each(SAMPLE, elements).into_iter().map(|element| space.store.value(element)).collect()
+    Random::new(0).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element)).collect()
 }
 
 /// Moves a center, in each dimension where half of the values lie within one step of the codes, to the middle one of these values.

@@ -162,6 +162,10 @@ impl<'a> Space<'a> {
     pub(crate) fn exact(measure: Measure, store: &'a ValueStore) -> Self {
         Self { measure, store, augmentations: &[], codes: None }
     }
+
+    pub(crate) fn value(&self, element: u32) -> &'a [u8] {
+        self.store.value(element)
+    }
 }
 
 impl Space<'_> {
@@ -194,10 +198,6 @@ impl Space<'_> {
             },
             bytes: move |other| self.codes.map_or_else(|| self.value(other), |codes| codes.of(other).0),
         }
-    }
-
-    pub(crate) fn value(&self, element: u32) -> &[u8] {
-        self.store.value(element)
     }
 
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {

@@ -228,8 +228,7 @@ pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) ->
         space.ask(query, element);
         let query = &*query;
         let results = searcher.search(graph, |other| space.distance_of(query, other), |_| {}, EF_SEARCH);
-        let value = space.store.value(element);
-        Ok(results.iter().any(|result| space.store.value(result.element()) == value))
+        Ok(results.iter().any(|result| space.value(result.element()) == space.value(element)))
     };
     let found = control.section("self-recall").map_init(sample.par_iter(), finds_itself)?;
     let found = found.into_iter().filter(|&found| found).count();
