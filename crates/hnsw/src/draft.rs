@@ -82,24 +82,21 @@ impl Draft {
     }
 
     pub(crate) fn slots(&self, element: u32, layer: u8) -> &[u32] {
-        match self.range(element, layer) {
-            (0, range) => self.layer0.get(range).unwrap_or_default(),
-            (_, range) => &self.upper[range],
-        }
+        let range = self.range(element, layer);
+        if layer == 0 { self.layer0.get(range).unwrap_or_default() } else { &self.upper[range] }
     }
 
     pub(crate) fn slots_mut(&mut self, element: u32, layer: u8) -> &mut [u32] {
         if layer == 0 && self.layer0.is_empty() {
-            self.layer0 = vec![NO_NEIGHBOR; self.levels.len() * 2 * self.m];
+            self.layer0 = vec![NO_NEIGHBOR; self.levels.len() * self.width(0)];
         }
-        match self.range(element, layer) {
-            (0, range) => &mut self.layer0[range],
-            (_, range) => &mut self.upper[range],
-        }
+        let range = self.range(element, layer);
+        if layer == 0 { &mut self.layer0[range] } else { &mut self.upper[range] }
     }
 
     pub(crate) fn neighbors(&self, element: u32, layer: u8) -> &[u32] {
-        used(self.slots(element, layer))
+        let slots = self.slots(element, layer);
+        &slots[..slots.iter().position(|&slot| slot == NO_NEIGHBOR).unwrap_or(slots.len())]
     }
 
     /// Replaces a list; neighbors beyond its width are dropped.
@@ -141,15 +138,16 @@ impl Draft {
         })
     }
 
-    fn range(&self, element: u32, layer: u8) -> (u8, std::ops::Range<usize>) {
+    /// Where a list is, among those of layer 0 or those of the upper layers.
+    fn range(&self, element: u32, layer: u8) -> Range<usize> {
+        let width = self.width(layer);
         if layer == 0 {
-            let start = element as usize * 2 * self.m;
-            return (0, start..start + 2 * self.m);
+            return element as usize * width..(element as usize + 1) * width;
         }
         debug_assert!(layer <= self.level(element));
         let at = self.upper_starts.partition_point(|&(other, _)| other < element);
-        let start = self.upper_starts[at].1 + usize::from(layer - 1) * self.m;
-        (layer, start..start + self.m)
+        let start = self.upper_starts[at].1 + usize::from(layer - 1) * width;
+        start..start + width
     }
 
     /// Validates the draft in parallel, and returns the finished graph.
@@ -179,12 +177,6 @@ impl Draft {
 fn fill(slots: &mut [u32], neighbors: impl IntoIterator<Item = u32>) {
     slots.fill(NO_NEIGHBOR);
     slots.iter_mut().zip(neighbors).for_each(|(slot, neighbor)| *slot = neighbor);
-}
-
-/// The used slots of a list.
-pub(crate) fn used(slots: &[u32]) -> &[u32] {
-    let end = slots.iter().position(|&slot| slot == NO_NEIGHBOR).unwrap_or(slots.len());
-    &slots[..end]
 }
 
 #[cfg(test)]
