@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use distance::{Elements, Metric};
 use graph::{ElementValues, Graph, HEAP_TIDS_PER_ELEMENT, HeapTid, ValueType};
-use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, min_ef_construction};
 
 #[cfg(feature = "usearch")]
 use crate::engines::UsearchEngine;
@@ -222,7 +222,7 @@ fn setup(
         false => Err(BuildError::Parameter { what, value: value.into(), min: min.into(), max: max.into() }),
     };
     within("m", spec.m, *M_RANGE.start(), *M_RANGE.end())?;
-    within("ef_construction", spec.ef_construction, 2 * spec.m, *EF_CONSTRUCTION_RANGE.end())?;
+    within("ef_construction", spec.ef_construction, min_ef_construction(spec.m), *EF_CONSTRUCTION_RANGE.end())?;
     within("rows per element", spec.rows_per_element.into(), 1, HEAP_TIDS_PER_ELEMENT as u16)?;
     let measure =
         Measure::new(Elements::of(spec.value_type), spec.metric, spec.dims).ok_or(BuildError::Unsupported {

@@ -1,7 +1,7 @@
 //! Probes, the queries of the guard: rows, and queries that equal no row, as real queries need not. The latter are values between rows, and
 //! rows whose own elements are hidden: they are distributed as the rows are.
 
-use distance::Metric;
+use distance::{Elements, Metric};
 use graph::{ElementValues, ValueType};
 
 use crate::BuildSpec;
@@ -110,12 +110,7 @@ fn between(spec: &BuildSpec, metric: Metric, row: &[u8], other: &[u8], random: &
         ValueType::Vector | ValueType::HalfVec => {
             let decode = |value: &[u8]| {
                 let mut numbers = vec![0f32; spec.dims as usize];
-                let elements = if spec.value_type == ValueType::Vector {
-                    distance::Elements::F32
-                } else {
-                    distance::Elements::F16
-                };
-                distance::decode(elements, value, &mut numbers);
+                distance::decode(Elements::of(spec.value_type), value, &mut numbers);
                 numbers
             };
             let mixed = decode(row).into_iter().zip(decode(other)).map(|(a, b)| a + SHARE * (b - a));
