@@ -5,7 +5,6 @@ use crate::{HEAP_TID_BYTES, MAX_DATA_PAYLOAD, TUPLES_BATCH_BYTES};
 #[derive(Debug)]
 pub struct TuplesWriter {
     varying: bool,
-    rows: u32,
     tids: Vec<u8>,
     lengths: Vec<u8>,
     values: Vec<u8>,
@@ -15,7 +14,7 @@ impl TuplesWriter {
     /// An empty batch. With `varying`, values differ in length and their lengths are sent.
     #[must_use]
     pub fn new(varying: bool) -> Self {
-        Self { varying, rows: 0, tids: Vec::new(), lengths: Vec::new(), values: Vec::new() }
+        Self { varying, tids: Vec::new(), lengths: Vec::new(), values: Vec::new() }
     }
 
     /// Adds a row. Check [`is_full`](Self::is_full) after each.
@@ -41,19 +40,12 @@ impl TuplesWriter {
         }
         let len = self.len();
         assert!(len <= MAX_DATA_PAYLOAD, "batch of {len} bytes, {MAX_DATA_PAYLOAD} allowed");
-        self.rows += 1;
     }
 
     /// The rows so far.
     #[must_use]
     pub fn batch(&self) -> TuplesBatch<'_> {
         TuplesBatch { tids: &self.tids, lengths: self.varying.then_some(&self.lengths), values: &self.values }
-    }
-
-    /// The rows of the batch.
-    #[must_use]
-    pub fn rows(&self) -> u32 {
-        self.rows
     }
 
     /// The bytes of the payload so far.
@@ -65,7 +57,7 @@ impl TuplesWriter {
     /// Whether there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rows == 0
+        self.tids.is_empty()
     }
 
     /// Whether the batch has at least [`TUPLES_BATCH_BYTES`] and should be sent.
@@ -83,7 +75,6 @@ impl TuplesWriter {
     /// If there is no row.
     pub fn take<E>(&mut self, emit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<u32, E> {
         let result = self.batch().emit(emit);
-        self.rows = 0;
         self.tids.clear();
         self.lengths.clear();
         self.values.clear();

@@ -1,15 +1,12 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::V1Error;
-use crate::{HEAP_TID_BYTES, Tuples};
+use crate::{HEAP_TID_BYTES, TUPLES_BATCH_BYTES, Tuples};
 
 /// The bytes of a row before its value: the heap TID and two zeros.
 pub const LABEL_BYTES: usize = 8;
 /// What a client sends in place of a row to end the rows: `0x31333337`.
 pub const END: [u8; 4] = 0x3133_3337_u32.to_le_bytes();
-
-/// The size at which a batch is complete.
-const BATCH_BYTES: usize = 256 << 10;
 
 /// Decodes rows from a client's bytes: labels and values of one length, without framing.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +33,7 @@ impl RowDecoder {
     }
 
     /// The length of a row in bytes.
-    #[must_use]
-    pub fn row_len(&self) -> usize {
+    fn row_len(&self) -> usize {
         LABEL_BYTES + self.value_len
     }
 
@@ -46,7 +42,7 @@ impl RowDecoder {
     /// # Errors
     /// [`V1Error::Label`] if a row does not begin with a heap TID.
     pub fn next(&self, buffer: &mut BytesMut) -> Result<Step, V1Error> {
-        let most = (BATCH_BYTES / self.row_len()).max(1);
+        let most = (TUPLES_BATCH_BYTES / self.row_len()).max(1);
         let rows = buffer.chunks_exact(self.row_len()).take(most).take_while(|row| !row.starts_with(&END)).count();
         if rows == 0 {
             if !buffer.starts_with(&END) {
@@ -67,7 +63,7 @@ impl RowDecoder {
             values.put_slice(value);
         }
         buffer.advance(rows * self.row_len());
-        let count = u32::try_from(rows).expect("at most BATCH_BYTES");
+        let count = u32::try_from(rows).expect("at most TUPLES_BATCH_BYTES");
         Ok(Step::Rows(Tuples { count, tids: tids.freeze(), lengths: Bytes::new(), values: values.freeze() }))
     }
 }
@@ -76,7 +72,8 @@ impl RowDecoder {
 mod tests {
     use bytes::{Buf, BytesMut};
 
-    use super::{BATCH_BYTES, END, RowDecoder, Step};
+    use super::{END, RowDecoder, Step};
+    use crate::TUPLES_BATCH_BYTES;
     use crate::v1::V1Error;
 
     fn row(offset: u8) -> Vec<u8> {
@@ -107,10 +104,10 @@ mod tests {
     #[test]
     fn batches_have_a_limit() {
         let decoder = RowDecoder::new(2);
-        let mut buffer = BytesMut::from(&row(1).repeat(BATCH_BYTES / 5)[..]);
+        let mut buffer = BytesMut::from(&row(1).repeat(TUPLES_BATCH_BYTES / 5)[..]);
         let Ok(Step::Rows(first)) = decoder.next(&mut buffer) else { panic!("no rows") };
-        assert_eq!(first.count as usize, BATCH_BYTES / 10);
-        let one = RowDecoder::new(BATCH_BYTES);
+        assert_eq!(first.count as usize, TUPLES_BATCH_BYTES / 10);
+        let one = RowDecoder::new(TUPLES_BATCH_BYTES);
         let mut buffer = BytesMut::zeroed(one.row_len());
         assert!(matches!(one.next(&mut buffer), Ok(Step::Rows(rows)) if rows.count == 1));
     }
