@@ -1,6 +1,6 @@
 //! The true neighbors, by an exact search.
 
-use distance::{Kernel, kernel};
+use distance::{Kernel, Least, kernel};
 use hnsw::Control;
 use rayon::prelude::*;
 
@@ -42,7 +42,7 @@ pub(crate) fn limits(
     for &size in sizes {
         let among = nearest_of(values, &order[from..size], queries, kernel, k, control)?;
         nearest.iter_mut().zip(among).for_each(|(nearest, among)| nearest.merge(among, k));
-        limits.push(nearest.iter().map(|nearest| nearest.limit(question)).collect());
+        limits.push(nearest.iter().map(|nearest| limit(nearest.distances(), question)).collect());
         from = size;
     }
     Ok(limits)
@@ -72,26 +72,7 @@ fn nearest_of(
     rows.par_chunks(CHUNK).try_fold(none, chunk).try_reduce(none, merge)
 }
 
-/// The `k` least distances, ascending.
-#[derive(Clone, Debug, Default)]
-struct Least(Vec<f32>);
-
-impl Least {
-    fn offer(&mut self, distance: f32, k: usize) {
-        if self.0.len() == k && self.0.last().is_some_and(|&last| distance >= last) {
-            return;
-        }
-        let at = self.0.partition_point(|&nearer| nearer <= distance);
-        self.0.insert(at, distance);
-        self.0.truncate(k);
-    }
-
-    fn merge(&mut self, other: Self, k: usize) {
-        other.0.into_iter().for_each(|distance| self.offer(distance, k));
-    }
-
-    fn limit(&self, question: &Question) -> Limit {
-        let at = |k: usize| self.0.get(k - 1).or(self.0.last()).copied().unwrap_or(f32::NEG_INFINITY);
-        Limit { own: at(question.k), wide: at(question.wide()) }
-    }
+fn limit(nearest: &[f32], question: &Question) -> Limit {
+    let at = |k: usize| nearest.get(k - 1).or(nearest.last()).copied().unwrap_or(f32::NEG_INFINITY);
+    Limit { own: at(question.k), wide: at(question.wide()) }
 }

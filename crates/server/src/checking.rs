@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use distance::{Elements, Kernel, kernel};
+use distance::{Elements, Kernel, Least, kernel};
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
 use pages::{Estimate, Linked, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
 use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
@@ -184,21 +184,6 @@ impl Links for Graph<'_> {
     }
 }
 
-/// The ten smallest distances so far of an exact search.
-#[derive(Clone, Default)]
-struct Least(Vec<f32>);
-
-impl Least {
-    fn offer(&mut self, distance: f32) {
-        if self.0.len() == WANTED && self.0.last().is_some_and(|&last| distance >= last) {
-            return;
-        }
-        let at = self.0.partition_point(|&nearer| nearer <= distance);
-        self.0.insert(at, distance);
-        self.0.truncate(WANTED);
-    }
-}
-
 /// The sampled elements to search for.
 struct Sample<'a> {
     spec: &'a BuildSpec,
@@ -218,8 +203,8 @@ impl Sample<'_> {
         let nearest = exact(&linked, &queries, kernel, control)?;
         let (mut wanted, mut hits) = (0, 0);
         for (found, nearest) in found.iter().zip(&nearest) {
-            let limit = nearest.0.last().copied().unwrap_or(f32::NEG_INFINITY);
-            wanted += nearest.0.len();
+            let limit = nearest.distances().last().copied().unwrap_or(f32::NEG_INFINITY);
+            wanted += nearest.distances().len();
             hits += found.iter().filter(|&&distance| distance <= limit).count();
         }
         Ok((queries.len() as u32, (wanted > 0).then(|| hits as f64 / wanted as f64)))
@@ -277,16 +262,14 @@ fn exact(
             }
             let Some(value) = value(linked, element, &mut scratch) else { continue };
             for (query, nearest) in queries.iter().zip(&mut nearest) {
-                nearest.offer(kernel(query, value));
+                nearest.offer(kernel(query, value), WANTED);
             }
         }
         control.progress().add((to - number * CHUNK) as u64);
         Ok::<_, SessionError>(nearest)
     };
     let merge = |mut one: Vec<Least>, other: Vec<Least>| {
-        for (one, other) in one.iter_mut().zip(other) {
-            other.0.into_iter().for_each(|distance| one.offer(distance));
-        }
+        one.iter_mut().zip(other).for_each(|(one, other)| one.merge(other, WANTED));
         Ok(one)
     };
     (0..linked.len().div_ceil(CHUNK)).into_par_iter().try_fold(none, chunk).try_reduce(none, merge)
