@@ -26,6 +26,24 @@ enum Contestant {
     External,
     /// `CREATE INDEX` in the database, by one process
     Database,
+    /// As `external`; then an eighth of the rows is deleted, vacuumed and inserted again
+    WornExternal,
+    /// As `database`; then an eighth of the rows is deleted, vacuumed and inserted again
+    WornDatabase,
+}
+
+impl Contestant {
+    fn is_external(self) -> bool {
+        matches!(self, Self::External | Self::WornExternal)
+    }
+
+    fn needs_database(self) -> bool {
+        !matches!(self, Self::Bulk | Self::Insertion)
+    }
+
+    fn is_worn(self) -> bool {
+        matches!(self, Self::WornExternal | Self::WornDatabase)
+    }
 }
 
 /// What to build, and by which contestants: each is compared with the last one.
@@ -68,8 +86,8 @@ pub fn run(arguments: &Hard) -> Result<()> {
         None => FAMILIES.iter().filter(wanted).collect(),
     };
     ensure!(!families.is_empty(), "no family's name has a part {}", arguments.families.join(" or "));
-    let database = arguments.contestants.iter().any(|who| matches!(who, Contestant::External | Contestant::Database));
-    let mut stage = if database { Some(Stage::new()?) } else { None };
+    let mut stage =
+        if arguments.contestants.iter().any(|who| who.needs_database()) { Some(Stage::new()?) } else { None };
     let (mut lines, mut table) = (String::new(), Vec::new());
     for family in families {
         println!("{}: {}", family.name, family.why);
@@ -79,9 +97,6 @@ pub fn run(arguments: &Hard) -> Result<()> {
             if arguments.sections {
                 let (_, steps) = set.graph.build_recorded(Recorder::of_tasks(), 1)?;
                 println!("{:26} {seed} {}", family.name, costliest_sections(&steps));
-            }
-            if let Some(stage) = &mut stage {
-                stage.load(&set)?;
             }
             let run = |&who: &Contestant| measure(&set, who, arguments.threads, stage.as_mut());
             let outcomes: Vec<Outcome> = arguments.contestants.iter().map(run).collect::<Result<_>>()?;
@@ -185,8 +200,10 @@ fn measure(set: &HardSet, who: Contestant, threads: usize, stage: Option<&mut St
     let kind = match who {
         Contestant::Bulk => EngineKind::Bulk,
         Contestant::Insertion => EngineKind::Insertion,
-        Contestant::External | Contestant::Database => {
-            return stage.context("no database")?.build(set, who == Contestant::External);
+        _ => {
+            let stage = stage.context("no database")?;
+            stage.load(set)?;
+            return stage.build(set, who);
         }
     };
     let (cpu, start) = (cpu_seconds(std::process::id()), Instant::now());
@@ -230,10 +247,10 @@ impl Stage {
         Ok(())
     }
 
-    fn build(&mut self, set: &HardSet, external: bool) -> Result<Outcome> {
+    fn build(&mut self, set: &HardSet, who: Contestant) -> Result<Outcome> {
         let family = set.family;
         let case = Case { m: family.m.into(), ef_construction: family.ef_construction.into() };
-        let sql = indexed::statement("items", &format!("v {}", family.opclass()), case, external);
+        let sql = indexed::statement("items", &format!("v {}", family.opclass()), case, who.is_external());
         self.session.execute("CHECKPOINT")?;
         self.session.take_notices();
         let (built, cost) = cost(&self.cluster, Some(&self.builder), || self.session.execute(&sql));
@@ -244,10 +261,23 @@ impl Stage {
         let warnings =
             notices.iter().filter(|notice| notice.severity == "WARNING").map(|notice| notice.message.clone());
         let remark = warnings.collect::<Vec<_>>().join("; ");
+        if who.is_worn() {
+            self.wear()?;
+        }
         self.session.execute("CHECKPOINT")?;
         let index = set.read(&self.cluster.relation_file(&mut self.session, "items_v_idx")?)?;
         self.session.execute("DROP INDEX items_v_idx")?;
         let searches = set.graph.search_index(&index);
         Ok(Outcome { cpu: cost.cpu(), seconds: cost.seconds, pages: index.pages, searches, remark })
+    }
+
+    /// The rows are the same ones afterwards, so that the true neighbors of the queries are, too.
+    fn wear(&mut self) -> Result<()> {
+        self.session.execute(
+            "CREATE TEMP TABLE taken AS SELECT ctid AS place, v FROM items WHERE hashtext(ctid::text) % 8 = 0;
+             DELETE FROM items WHERE ctid IN (SELECT place FROM taken)",
+        )?;
+        self.session.execute("VACUUM items")?;
+        Ok(self.session.execute("INSERT INTO items SELECT v FROM taken; DROP TABLE taken")?)
     }
 }
