@@ -13,6 +13,10 @@ const HOPELESS: [(&str, Outlook); 6] = [
     ("RunContainerError", Outlook::Passing),
 ];
 
+/// What the kubelet says, as a `CreateContainerConfigError`, before it has read a container's environment. It tries again itself.
+const NOT_READ_YET: [&str; 3] =
+    ["failed to sync secret cache", "failed to sync configmap cache", "services have not yet been read"];
+
 /// The state of a pod. The text completes a sentence that begins with the pod's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -37,7 +41,8 @@ pub(super) fn state(pod: &Pod) -> State {
         let Some(waiting) = waiting else { continue };
         let reason = waiting.reason.clone().unwrap_or_default();
         let text = format!("waits: {reason} {}", waiting.message.as_deref().unwrap_or_default()).trim_end().to_owned();
-        if let Some(&(_, outlook)) = HOPELESS.iter().find(|(name, _)| *name == reason) {
+        let is_early = NOT_READ_YET.iter().any(|said| text.contains(said));
+        if let Some(&(_, outlook)) = HOPELESS.iter().find(|(name, _)| *name == reason && !is_early) {
             let hint = "Look at the image and the secrets of the builders' template.".to_owned();
             return State::Hopeless(SpawnError { text, hint, outlook });
         }
@@ -109,10 +114,15 @@ mod tests {
         let container = |state: Value| json!([{ "name": "b", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state }]);
         let pulling = container(json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } }));
         assert_eq!(of(json!({ "containerStatuses": pulling })), waiting("waits: ErrImagePull not found"));
-        for (reason, outlook) in [("ImagePullBackOff", Outlook::Passing), ("InvalidImageName", Outlook::Lasting)] {
-            let bad = container(json!({ "waiting": { "reason": reason, "message": "no such image" } }));
+        let config = "CreateContainerConfigError";
+        for message in ["failed to sync secret cache: timed out", "services have not yet been read at least once"] {
+            let early = container(json!({ "waiting": { "reason": config, "message": message } }));
+            assert_eq!(of(json!({ "containerStatuses": early })), waiting(&format!("waits: {config} {message}")));
+        }
+        for (reason, outlook) in [("ImagePullBackOff", Outlook::Passing), (config, Outlook::Lasting)] {
+            let bad = container(json!({ "waiting": { "reason": reason, "message": "not found" } }));
             let State::Hopeless(error) = of(json!({ "containerStatuses": bad })) else { panic!() };
-            assert_eq!((error.outlook, &*error.text), (outlook, &*format!("waits: {reason} no such image")));
+            assert_eq!((error.outlook, &*error.text), (outlook, &*format!("waits: {reason} not found")));
         }
         let killed = container(json!({ "terminated": { "reason": "OOMKilled", "exitCode": 137 } }));
         assert_eq!(
