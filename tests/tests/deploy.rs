@@ -215,12 +215,12 @@ fn the_services_of_compose_work_together() {
             let token = services.service("token");
             let script = strings(&token["command"])[0];
             let is_root = services.folder.path().metadata().unwrap().uid() == 0;
-            let script = if is_root { script.to_owned() } else { script.replace("chown 65532:65532", "ls") };
+            let script = if is_root { script.to_owned() } else { script.replace("chown 65532:postgres", "ls") };
             assert_eq!(strings(&token["entrypoint"]), ["sh", "-euc"]);
             services.run("token", sh, &["-euc", &script]);
             let file = services.volume("token").join("token");
             let about = file.metadata().unwrap();
-            assert_eq!((about.mode() & 0o777, is_root), (0o600, about.uid() == 65532));
+            assert_eq!((about.mode() & 0o777, is_root), (0o640, about.uid() == 65532));
             ["certificate/cert.pem", "token/token"]
                 .map(|file| services.folder.path().join(file))
                 .map(|file| fs::read_to_string(file).unwrap())
@@ -239,18 +239,17 @@ fn the_services_of_compose_work_together() {
     let builder =
         Builder::start_with(&BuilderOptions { tls: false, environment, ..BuilderOptions::default() }).unwrap();
 
-    // The entry point of PostgreSQL's image gets the settings as arguments.
+    // The entry point of PostgreSQL's image gets the settings as arguments, which everybody on the machine can read.
     let command = strings(&services.service("postgres")["command"]);
-    assert_eq!(command[..2], ["sh", "-c"]);
-    let script = command[2].replace("exec docker-entrypoint.sh", "printf '%s\\n'");
-    let words = services.run("postgres", sh, &["-c", &script]);
-    let settings = words.lines().filter(|word| !["postgres", "-c"].contains(word));
-    let settings: String = settings
-        .map(|setting| setting.split_once('=').unwrap())
+    assert_eq!(command[0], "postgres");
+    let settings: String = command[1..]
+        .iter()
+        .map(|setting| setting.strip_prefix("--").unwrap().split_once('=').unwrap())
         .map(|(name, value)| if value == "builder" { (name, "localhost") } else { (name, value) })
-        .map(|(name, value)| format!("{name} = '{value}'\n"))
+        .map(|(name, value)| format!("{name} = '{}'\n", services.local("postgres", value)))
         .collect();
     assert_eq!(settings.lines().count(), 5, "{settings}");
+    assert!(!settings.contains("external_index_token ="), "{settings}");
     let settings = format!("{settings}hnsw.external_index_port = {}", builder.address().port());
     let cluster = Cluster::start_with(PgConfig::require().unwrap(), &settings).unwrap();
 
