@@ -3,13 +3,13 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, anyhow};
 use database::Dsn;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use maintain::{Action, Event, Index, Outcome, Plan, Settings, Step, Stepped, metrics};
-use service::{Shutdown, Size, harmless};
+use service::{Shutdown, Size, harmless, lock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -147,7 +147,7 @@ impl Reporter {
 
     fn report(&self, step: &Step, event: Event<'_>) {
         let name = harmless(&format!("{}: {}", step.index.database, step.index.index));
-        let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bars = lock(&self.bars);
         let words = match event {
             Event::Progress(phase, share) => {
                 let bar = bars.entry(name.clone()).or_insert_with(|| {

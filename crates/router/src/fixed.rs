@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use service::Clock;
+use service::{Clock, lock};
 
 use crate::health;
 use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
@@ -148,8 +148,4 @@ impl Drop for Found {
         // The start was cancelled.
         self.put_back();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

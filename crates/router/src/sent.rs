@@ -1,6 +1,7 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use service::lock;
 use tokio_util::sync::CancellationToken;
 
 /// Tickets of redirected clients. A client that returns with its ticket could not use the builder, so its reservation can end.
@@ -14,20 +15,16 @@ impl Sent {
     pub(crate) fn with(self: &Arc<Self>, ticket: &str) -> Away {
         let back = CancellationToken::new();
         if !ticket.is_empty() {
-            self.tickets().insert(ticket.to_owned(), back.clone());
+            lock(&self.tickets).insert(ticket.to_owned(), back.clone());
         }
         Away { sent: self.clone(), ticket: ticket.to_owned(), back }
     }
 
     /// Reports that a client has returned with its ticket. Tickets of other routers are ignored.
     pub(crate) fn comes_back_with(&self, ticket: &str) {
-        if let Some(back) = self.tickets().get(ticket) {
+        if let Some(back) = lock(&self.tickets).get(ticket) {
             back.cancel();
         }
-    }
-
-    fn tickets(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,13 +44,13 @@ impl Away {
 
 impl Drop for Away {
     fn drop(&mut self) {
-        self.sent.tickets().remove(&self.ticket);
+        lock(&self.sent.tickets).remove(&self.ticket);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Sent};
+    use super::{Arc, Sent, lock};
 
     #[test]
     fn only_its_own_ticket_brings_a_client_back() {
@@ -64,6 +61,6 @@ mod tests {
         }
         assert_eq!([&first, &second, &without].map(|away| away.back.is_cancelled()), [false, true, false]);
         drop((first, second, without));
-        assert!(sent.tickets().is_empty());
+        assert!(lock(&sent.tickets).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use protocol::{Phase, Progress};
-use service::Stage;
+use service::{Stage, lock};
 
 /// The progress of a relayed build, from its builder's messages to the client.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Stages {
     /// Records a Progress message.
     pub(crate) fn see(&self, progress: &Progress) {
         let Some(phase) = Phase::from_number(progress.phase) else { return };
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = lock(&self.0);
         let (stage, since) = &mut *inner;
         if phase != stage.phase {
             stage.spent[stage.phase as usize - 1] += since.elapsed();
@@ -28,7 +28,7 @@ impl Stages {
 
     /// The current stage, with the time spent in each phase.
     pub(crate) fn stage(&self) -> Stage {
-        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = lock(&self.0);
         let (mut stage, since) = *inner;
         stage.spent[stage.phase as usize - 1] += since.elapsed();
         stage

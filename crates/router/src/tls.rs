@@ -1,14 +1,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use service::Reload;
+use service::{Reload, lock};
 use thiserror::Error;
 use trust::{RootError, Verifier};
 
@@ -162,7 +162,7 @@ impl Pinned {
     /// Adds the certificate that the file holds now.
     fn look(&self) -> Result<(), BuilderTlsError> {
         let now = read(&self.file)?.remove(0);
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         known.retain(|certificate| *certificate != now);
         known.insert(0, now);
         known.truncate(Self::MOST);
@@ -170,11 +170,7 @@ impl Pinned {
     }
 
     fn knows(&self, certificate: &CertificateDer<'_>) -> bool {
-        self.known().iter().any(|known| known == certificate)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<CertificateDer<'static>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known).iter().any(|known| known == certificate)
     }
 }
 

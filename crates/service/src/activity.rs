@@ -7,7 +7,7 @@ mod state;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use build::{Running, Stage};
@@ -22,7 +22,7 @@ use self::queued::Waiting;
 use self::state::State;
 use crate::report::{BuilderReport, EndedReport, MemoryReport, REPORT_VERSION, Report, Subject};
 use crate::throughput::{Throughput, Totals};
-use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls};
+use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls, lock};
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
@@ -152,7 +152,7 @@ impl Activity {
     /// # Errors
     /// [`NotCancelled`]
     pub fn cancel(&self, build: &str) -> Result<(), NotCancelled> {
-        let state = self.state();
+        let state = lock(&self.state);
         let running = state.running.values().filter(|running| running.subject.build == build);
         if let Some(builder) = running.clone().find_map(|running| running.elsewhere.get()) {
             return Err(NotCancelled::Elsewhere { build: build.to_owned(), builder: builder.clone() });
@@ -185,14 +185,14 @@ impl Activity {
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
         self.threads.store(threads, Ordering::Relaxed);
         self.metrics.threads.set(threads.into());
-        self.state().set_threads(threads);
+        lock(&self.state).set_threads(threads);
     }
 
     /// Sets the limit of memory that all builds together may reserve, and a function that returns how much is reserved, which
     /// must not block. That may be less than the sum over running builds: a build's memory is released before its last pages
     /// are sent.
     pub fn set_memory(&self, limit: u64, reserved: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.state().memory_limit = Some(limit);
+        lock(&self.state).memory_limit = Some(limit);
         self.metrics.memory_limit.set(as_gauge(limit));
         *lock(&self.reserved) = Some(Box::new(reserved));
     }
@@ -220,7 +220,7 @@ impl Activity {
         tracing::Span::current().record("build", &subject.build);
         subject.label = subject.label.filter(|label| self.labels && !label.is_empty()).map(|label| printable(&label));
         let waiting = Arc::new(Waiting::new(subject));
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let key = state.enter(waiting.clone());
         self.metrics.queued.set(state.queue.len() as i64);
         drop(state);
@@ -242,7 +242,7 @@ impl Activity {
     /// Codes: 0 no build yet, 1 builds are running, 2 the last build did not succeed, 3 it succeeded.
     #[must_use]
     pub fn status(&self) -> (u8, u64) {
-        self.state().status()
+        lock(&self.state).status()
     }
 
     /// The content of `/status`.
@@ -251,7 +251,7 @@ impl Activity {
         let builders = lock(&self.builders).as_ref().map(|read| read()).unwrap_or_default();
         let throughput = lock(&self.throughput).report();
         let reserved_bytes = self.reserved();
-        let state = self.state();
+        let state = lock(&self.state);
         let (status, status_updated_at) = state.status();
         let builds: Vec<_> = state.running.values().map(|build| build.report(&state.phase_rates)).collect();
         Report {
@@ -283,7 +283,7 @@ impl Activity {
     /// Samples the throughput; the status server does so once a second.
     pub(crate) fn sample(&self) {
         let now = Instant::now();
-        let state = self.state();
+        let state = lock(&self.state);
         state.running.values().for_each(|build| self.metrics.elements(build.sample(now)));
         drop(state);
         let totals = Totals {
@@ -317,19 +317,15 @@ impl Activity {
     /// Bytes of memory reserved by builds; for a router, on its builders.
     fn reserved(&self) -> u64 {
         let read = lock(&self.reserved).as_ref().map(|read| read());
-        read.unwrap_or_else(|| self.state().reserved())
+        read.unwrap_or_else(|| lock(&self.state).reserved())
     }
 
     /// Changes the state and updates the gauges.
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         change(&mut state);
         self.metrics.queued.set(state.queue.len() as i64);
         self.metrics.active.set(state.running.len() as i64);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 
@@ -369,11 +365,6 @@ fn log(report: &EndedReport) {
         seconds_pages = phases.pages,
         "build ended"
     );
-}
-
-/// Locks a mutex, even a poisoned one: no change leaves the data inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn as_gauge(bytes: u64) -> i64 {

@@ -1,10 +1,12 @@
 //! Pending connections: their clients have not sent a request yet, or have got their answer.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+
+use crate::lock;
 
 /// Connections younger than this are not closed: their request may be on its way.
 const GRACE: Duration = Duration::from_secs(1);
@@ -36,18 +38,18 @@ impl PendingConnections {
     /// Adds a connection, identified by its number: when it begins, and when its request has ended.
     pub fn enter(&self, id: u64) -> PendingConnection {
         let close = CancellationToken::new();
-        self.list().push_back(Entry { id, since: Instant::now(), close: close.clone() });
+        lock(&self.list).push_back(Entry { id, since: Instant::now(), close: close.clone() });
         PendingConnection { pending: self.clone(), id, close }
     }
 
     /// Removes a connection whose client has sent a request.
     pub fn settle(&self, id: u64) {
-        self.list().retain(|entry| entry.id != id);
+        lock(&self.list).retain(|entry| entry.id != id);
     }
 
     /// Closes the oldest pending connection if it is older than the grace period; otherwise returns the time until one will be.
     pub fn close_oldest(&self) -> Result<(), Duration> {
-        let mut list = self.list();
+        let mut list = lock(&self.list);
         let age = list.front().map_or(Duration::ZERO, |entry| entry.since.elapsed());
         if age < GRACE {
             return Err(GRACE - age);
@@ -56,10 +58,6 @@ impl PendingConnections {
             oldest.close.cancel();
         }
         Ok(())
-    }
-
-    fn list(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

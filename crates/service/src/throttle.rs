@@ -1,5 +1,7 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::lock;
 
 /// Limits log lines per period, so that a peer that keeps failing cannot fill the disk.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl Throttle {
     }
 
     fn pass_at(&self, now: Instant) -> Option<Option<u64>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if now.saturating_duration_since(state.since) >= self.period {
             state.since = now;
             state.passed = 0;

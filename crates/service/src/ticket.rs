@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ring::hmac::{self, HMAC_SHA256};
 use thiserror::Error;
 
-use crate::Reload;
 use crate::client::Client;
 use crate::hex::{hex, random, unhex};
+use crate::{Reload, lock};
 
 /// Bytes of a ticket's id.
 const ID_BYTES: usize = 16;
@@ -203,7 +203,7 @@ impl TicketGate {
         if expiry < now {
             return Err(TicketError::Expired);
         }
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         used.retain(|_, expiry| *expiry >= now);
         if used.insert(id.to_owned(), expiry).is_some() {
             return Err(TicketError::Used);

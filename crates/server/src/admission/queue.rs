@@ -1,7 +1,7 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use service::{Asks, Client, Limits, Share, Size, Turn, fair_order, held_back};
+use service::{Asks, Client, Limits, Share, Size, Turn, fair_order, held_back, lock};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -92,7 +92,7 @@ impl Admission {
         if limits.hold_back(Share::default(), bytes) {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // Behind a waiting build of its client it would have to wait, too.
         if !limits.let_wait(state.queue.iter().filter(|entry| entry.client == key).count()) {
             return Err(NoPlace::Waiting(limits.waiting));
@@ -106,7 +106,7 @@ impl Admission {
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        let state = self.state();
+        let state = lock(&self.state);
         Standing { limit: self.limit, reserved: state.reserved, builds: state.builds, queued: state.queue.len() }
     }
 
@@ -119,7 +119,7 @@ impl Admission {
 
     /// Reserves more memory for a running build. Running builds take precedence over waiting ones.
     pub(super) fn grow(&self, client: &Arc<str>, limits: &Limits, by: u64) -> Result<(), Full> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let reserved = state.reserved.saturating_add(by);
         if reserved > self.limit {
             return Err(Full { missing: by, free: self.limit - state.reserved });
@@ -136,7 +136,7 @@ impl Admission {
 
     /// Releases `bytes` of a client's reserved memory, and `builds` of its build slots.
     pub(super) fn give_back(&self, client: &Arc<str>, bytes: u64, builds: u32) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.reserved = state.reserved.saturating_sub(bytes);
         state.builds = state.builds.saturating_sub(builds as usize);
         if let Some(share) = state.running.get_mut(client) {
@@ -168,11 +168,6 @@ impl Admission {
             (share.builds, share.memory) = (share.builds + 1, share.memory + entry.bytes);
             state.admitted.push(entry);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is complete in itself, so a poisoned lock can be used.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,7 +212,7 @@ pub(crate) struct Place {
 impl Place {
     /// The reservation if the build is admitted, else why it waits. Call it until it returns a reservation, and then no more.
     pub(crate) fn take(&self) -> Result<Reservation, Waits> {
-        let mut state = self.admission.state();
+        let mut state = lock(&self.admission.state);
         let Some(entry) = state.take_admitted(self.ticket) else { return Err(self.waits(&state)) };
         Ok(Reservation::new(self.admission.clone(), entry.client, entry.limits, self.bytes))
     }
@@ -252,7 +247,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.admission.state();
+        let mut state = lock(&self.admission.state);
         if let Some(at) = state.queue.iter().position(|entry| entry.ticket == self.ticket) {
             state.queue.remove(at);
             self.admission.admit(&mut state);
@@ -271,7 +266,7 @@ mod tests {
 
     use service::{Client, Limits};
 
-    use super::{Admission, Full, Never, NoPlace, Place, Reservation, Waits};
+    use super::{Admission, Full, Never, NoPlace, Place, Reservation, Waits, lock};
 
     fn client(name: &str, limits: Limits) -> Client {
         let client = Client::unnamed("10.0.0.7:5432".parse().unwrap());
@@ -317,7 +312,7 @@ mod tests {
         assert_eq!(first.resize(51).unwrap_err(), Full { missing: 21, free: 20 });
         drop(first);
         assert!(fourth.take().is_ok());
-        assert!(admission.state().running.is_empty(), "the last reservation was dropped at once");
+        assert!(lock(&admission.state).running.is_empty(), "the last reservation was dropped at once");
     }
 
     #[test]

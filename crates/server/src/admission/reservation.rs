@@ -1,6 +1,6 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use service::Limits;
+use service::{Limits, lock};
 
 use super::queue::{Admission, Full};
 
@@ -22,12 +22,12 @@ impl Reservation {
 
     /// Bytes reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        self.lock().unwrap_or(0)
+        lock(&self.bytes).unwrap_or(0)
     }
 
     /// Grows or shrinks the reservation to `bytes`. On error it is unchanged.
     pub(crate) fn resize(&self, bytes: u64) -> Result<(), Full> {
-        let mut held = self.lock();
+        let mut held = lock(&self.bytes);
         let Some(before) = *held else { return Ok(()) };
         match bytes.checked_sub(before) {
             Some(more) => self.admission.grow(&self.client, &self.limits, more)?,
@@ -39,13 +39,9 @@ impl Reservation {
 
     /// Releases the reservation; call it once the build's memory has been freed.
     pub(crate) fn release(&self) {
-        if let Some(bytes) = self.lock().take() {
+        if let Some(bytes) = lock(&self.bytes).take() {
             self.admission.give_back(&self.client, bytes, 1);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<u64>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

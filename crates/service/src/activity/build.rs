@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use protocol::{Done, Phase};
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::phase_rates::{self, PhaseRates};
 use super::{Activity, now_ms};
-use crate::Outcome;
 use crate::report::{BuildReport, EndedReport, Subject};
+use crate::{Outcome, lock};
 
 /// The number of samples, one per second, over which a rate is measured.
 const RATE_SAMPLES: usize = 10;
@@ -102,7 +102,7 @@ impl Build {
     /// Samples the progress for the rate, and returns the elements processed since the last sample, by phase.
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
-        let mut history = self.history();
+        let mut history = lock(&self.history);
         history.still(&stage);
         if history.samples.len() == RATE_SAMPLES {
             history.samples.pop_front();
@@ -113,7 +113,7 @@ impl Build {
 
     /// The elements of a finished graph that no sample has counted.
     fn rest(&self, elements: u64) -> Elements {
-        let mut history = self.history();
+        let mut history = lock(&self.history);
         let mut rest = Elements::default();
         for phase in ELEMENT_PHASES {
             let [graph, repair, order] = history.count(phase, elements);
@@ -126,7 +126,7 @@ impl Build {
         let stage = (self.read)();
         let rows = self.rows.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();
-        let mut history = self.history();
+        let mut history = lock(&self.history);
         let rate = history.rate(&stage);
         let still = history.still(&stage);
         let eta = eta(&stage, rate, still, rows, &self.subject, phase_rates);
@@ -153,7 +153,7 @@ impl Build {
     /// The final stage of a build, its report, and the elements not counted yet.
     fn ended(&self, outcome: Outcome, reason: Option<String>) -> (Stage, EndedReport, Elements) {
         let stage = (self.read)();
-        let [self_recall, recall] = *self.quality.lock().unwrap_or_else(PoisonError::into_inner);
+        let [self_recall, recall] = *lock(&self.quality);
         let report = EndedReport {
             subject: self.subject.clone(),
             outcome,
@@ -171,10 +171,6 @@ impl Build {
         };
         let rest = if outcome == Outcome::Succeeded { self.rest(report.elements) } else { Elements::default() };
         (stage, report, rest)
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -300,7 +296,7 @@ impl Running {
     pub fn set_graph(&self, done: &Done) {
         self.build.elements.store(done.elements, Ordering::Relaxed);
         let shares = [Some(done.self_recall_ppm), done.recall_ppm].map(|ppm| ppm.map(|ppm| f64::from(ppm) / 1e6));
-        *self.build.quality.lock().unwrap_or_else(PoisonError::into_inner) = shares;
+        *lock(&self.build.quality) = shares;
         self.activity.metrics().graph_quality(shares);
     }
 
