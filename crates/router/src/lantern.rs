@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::v1::{Answers, Ending, Init, LanternMetric, ServerAddress, error_frame, relayed};
-use protocol::{Hello, Metric};
+use protocol::Hello;
+use protocol::v1::{Answers, Ending, Init, ServerAddress, error_frame, relayed};
 use service::report::Subject;
 use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
@@ -143,15 +143,10 @@ impl Session<'_> {
     }
 
     fn lantern_subject(&self, client: &Client, init: &Init) -> Result<Subject, String> {
-        let order = init.order().map_err(|error| error.to_string())?;
-        let metric = match order.metric {
-            // Lantern's clients announce both metrics as one; the builder's setting decides between them.
-            LanternMetric::CosineOrInnerProduct => Metric::Cosine,
-            LanternMetric::L2 => Metric::L2,
-            LanternMetric::Hamming => Metric::Hamming,
-        };
+        // Whether it is the inner product is a setting of builders.
+        let order = init.order(false).map_err(|error| error.to_string())?;
         let (m, ef_construction) = (order.m, order.ef_construction);
-        let hello = Hello { m, ef_construction, ..Hello::new(order.value_type, metric, order.dims) };
+        let hello = Hello { m, ef_construction, ..Hello::new(order.value_type, order.metric, order.dims) };
         Ok(Subject::new(self.id, self.peer, client, &hello))
     }
 

@@ -9,7 +9,7 @@ pub fn version_1(data: &[u8]) {
     let piece = 1 + usize::from(input.u8());
     let init = Init::from_bytes(&input.array());
     assert_eq!(init.to_bytes().len(), 48);
-    let value_len = match init.order() {
+    let value_len = match init.order(false) {
         Ok(order) => order.value_type.value_len(order.dims).expect("a type of one length").min(64),
         Err(_) => 1 + input.below(32),
     };

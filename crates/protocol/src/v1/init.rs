@@ -1,4 +1,4 @@
-use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, min_ef_construction};
+use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, Metric, ValueType, min_ef_construction};
 
 use super::V1Error;
 use crate::LANTERN_V1_MAGIC;
@@ -33,24 +33,13 @@ pub struct Init {
     pub element_bits: u32,
 }
 
-/// The metric of a build for such a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LanternMetric {
-    /// Cosine or inner product, which clients announce by the same number.
-    CosineOrInnerProduct,
-    /// Squared Euclidean distance.
-    L2,
-    /// Number of differing bits.
-    Hamming,
-}
-
 /// A valid request for a build, within pgvector's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildOrder {
     /// The type of the values.
     pub value_type: ValueType,
-    /// The metric, as far as the client's number determines it.
-    pub metric: LanternMetric,
+    /// The metric.
+    pub metric: Metric,
     /// Dimensions; for bits, rounded up to whole bytes.
     pub dims: u32,
     /// Neighbors per element and layer.
@@ -100,11 +89,11 @@ impl Init {
         [pq, metric, quantization, dims, m, ef_construction, ef, centroids, subvectors, capacity, element_bits]
     }
 
-    /// The build that is requested.
+    /// The build that is requested. Clients announce cosine and inner product by the same number; `inner_product` says which is meant.
     ///
     /// # Errors
     /// If pgvector does not support the type, the metric or a number.
-    pub fn order(&self) -> Result<BuildOrder, V1Error> {
+    pub fn order(&self, inner_product: bool) -> Result<BuildOrder, V1Error> {
         if self.pq != 0 {
             return Err(V1Error::ProductQuantization);
         }
@@ -118,9 +107,10 @@ impl Init {
             return Err(V1Error::ElementBits { found: self.element_bits, expected });
         }
         let metric = match (self.metric, value_type) {
-            (1, ValueType::Vector | ValueType::HalfVec) => LanternMetric::CosineOrInnerProduct,
-            (3, ValueType::Vector | ValueType::HalfVec) => LanternMetric::L2,
-            (8, ValueType::Bit) => LanternMetric::Hamming,
+            (1, ValueType::Vector | ValueType::HalfVec) if inner_product => Metric::InnerProduct,
+            (1, ValueType::Vector | ValueType::HalfVec) => Metric::Cosine,
+            (3, ValueType::Vector | ValueType::HalfVec) => Metric::L2,
+            (8, ValueType::Bit) => Metric::Hamming,
             (metric, _) => return Err(V1Error::Metric { metric, quantization: self.quantization }),
         };
         let dims = within("number of dimensions", self.dims, 1, value_type.max_dims())?;
@@ -139,8 +129,8 @@ fn within(what: &'static str, value: u32, min: u32, max: u32) -> Result<u32, V1E
 
 #[cfg(test)]
 mod tests {
-    use super::{Init, LanternMetric};
-    use crate::ValueType;
+    use super::Init;
+    use crate::{Metric, ValueType};
 
     fn cosine() -> Init {
         Init {
@@ -165,14 +155,15 @@ mod tests {
 
     #[test]
     fn what_pgvector_has_is_taken() {
-        let order = cosine().order().unwrap();
-        assert_eq!((order.value_type, order.metric), (ValueType::Vector, LanternMetric::CosineOrInnerProduct));
+        let order = cosine().order(false).unwrap();
+        assert_eq!((order.value_type, order.metric), (ValueType::Vector, Metric::Cosine));
         assert_eq!((order.dims, order.m, order.ef_construction), (8, 4, 32));
-        let half = Init { metric: 3, quantization: 3, element_bits: 16, dims: 4000, ..cosine() }.order().unwrap();
-        assert_eq!((half.value_type, half.metric, half.dims), (ValueType::HalfVec, LanternMetric::L2, 4000));
-        let bits = Init { metric: 8, quantization: 5, element_bits: 1, dims: 33, ..cosine() }.order().unwrap();
-        assert_eq!((bits.value_type, bits.metric, bits.dims), (ValueType::Bit, LanternMetric::Hamming, 40));
-        assert_eq!(Init { quantization: 0, ..cosine() }.order().unwrap().value_type, ValueType::Vector);
+        assert_eq!(cosine().order(true).unwrap().metric, Metric::InnerProduct);
+        let half = Init { metric: 3, quantization: 3, element_bits: 16, dims: 4000, ..cosine() }.order(false).unwrap();
+        assert_eq!((half.value_type, half.metric, half.dims), (ValueType::HalfVec, Metric::L2, 4000));
+        let bits = Init { metric: 8, quantization: 5, element_bits: 1, dims: 33, ..cosine() }.order(false).unwrap();
+        assert_eq!((bits.value_type, bits.metric, bits.dims), (ValueType::Bit, Metric::Hamming, 40));
+        assert_eq!(Init { quantization: 0, ..cosine() }.order(false).unwrap().value_type, ValueType::Vector);
     }
 
     #[test]
@@ -191,7 +182,7 @@ mod tests {
             (Init { ef_construction: 7, ..cosine() }, "ef_construction is 7, must be between 8 and 1000"),
         ];
         for (init, text) in cases {
-            let error = init.order().unwrap_err().to_string();
+            let error = init.order(false).unwrap_err().to_string();
             assert!(error.starts_with(text), "{error}");
         }
     }

@@ -15,7 +15,7 @@ mod rows;
 pub use answer::{ACK, MAX_ERROR_TEXT, error_frame, result_head};
 pub use answers::{Answers, Ending};
 pub use error::V1Error;
-pub use init::{BuildOrder, INIT_BYTES, Init, LanternMetric};
+pub use init::{BuildOrder, INIT_BYTES, Init};
 pub use router::{GIVE_ME_A_SERVER, MAX_ADDRESS_BYTES, MAX_TICKET_BYTES, ServerAddress, relayed};
 pub use rows::{END, LABEL_BYTES, RowDecoder, Step};
 

@@ -1,7 +1,7 @@
 use hnsw::BuildSpec;
 use pgvector::Metric;
 use protocol::Tuples;
-use protocol::v1::{BuildOrder, LanternMetric};
+use protocol::v1::BuildOrder;
 
 use super::unit::Units;
 
@@ -13,16 +13,9 @@ pub(crate) struct Lantern {
 }
 
 impl Lantern {
-    /// The build that a client's order describes. Clients announce inner product as cosine;
-    /// `inner_product` decides which of the two is built.
-    pub(crate) fn new(order: &BuildOrder, inner_product: bool) -> (BuildSpec, Self) {
-        let BuildOrder { value_type, dims, .. } = *order;
-        let metric = match order.metric {
-            LanternMetric::CosineOrInnerProduct if inner_product => Metric::InnerProduct,
-            LanternMetric::CosineOrInnerProduct => Metric::Cosine,
-            LanternMetric::L2 => Metric::L2,
-            LanternMetric::Hamming => Metric::Hamming,
-        };
+    /// The build that a client's order describes.
+    pub(crate) fn new(order: &BuildOrder) -> (BuildSpec, Self) {
+        let BuildOrder { value_type, metric, dims, .. } = *order;
         // A node of the file has room for one heap TID.
         let spec = BuildSpec {
             rows_per_element: 1,

@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 return (self.explain(&error).await, None);
             }
         };
-        let (spec, lantern) = Lantern::new(&order, self.shared.config.lantern_inner_product);
+        let (spec, lantern) = Lantern::new(&order);
         let admitted = self.admit();
         let client = admitted.as_ref().map_or_else(|_| Client::unnamed(self.peer), Clone::clone);
         let (m, ef_construction) = (spec.m, spec.ef_construction);
@@ -123,7 +123,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// The client's order.
     async fn order(&mut self) -> Result<BuildOrder, SessionError> {
-        Ok(lifecycle::in_time(self.shared, self.receiver.init()).await?.order()?)
+        let init = lifecycle::in_time(self.shared, self.receiver.init()).await?;
+        Ok(init.order(self.shared.config.lantern_inner_product)?)
     }
 
     /// Authenticates the client.
