@@ -7,8 +7,8 @@ use protocol::{
     BuilderMessage, ClientMessage, Greeting, Hello, LANTERN_V1_MAGIC, MAGIC, MAX_PINGS, PROTOCOL_VERSION, Pong,
     ProtocolError,
 };
-use service::{Access, CodecError, FrameReader, FrameWriter, Transport};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use service::{Access, CodecError, FrameReader, FrameWriter, Transport, greet};
+use tokio::io::{AsyncReadExt, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
 use crate::config::{Config, Mode};
@@ -54,13 +54,7 @@ pub(crate) async fn open(
     let opening = async {
         // In relay mode the router greets as a builder: Lantern's clients know no other greeting.
         let greeting = if mode == Mode::Relay { Greeting::builder() } else { Greeting::router() };
-        stream.write_all(&greeting.to_bytes()).await?;
-        stream.flush().await?;
-        let mut choice = [0; 4];
-        match stream.read_exact(&mut choice).await {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Opening::Nothing),
-            result => result?,
-        };
+        let Some(choice) = greet(&mut stream, greeting).await? else { return Ok(Opening::Nothing) };
         match choice {
             MAGIC => hello(stream, peer, &config.listening.access).await,
             GIVE_ME_A_SERVER if mode == Mode::Redirect => Ok(Opening::LanternAddress(stream)),

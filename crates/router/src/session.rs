@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, SqlState, Wait};
 use service::report::Subject;
-use service::{Closed, CodecError, Outcome, Queued, Refusal, Transport, printable};
+use service::{Closed, CodecError, Outcome, Queued, Refusal, printable};
 use tokio::net::TcpStream;
 
 use crate::admission::{NoBuilder, refuse_client, send, send_last, wait};
@@ -24,13 +24,9 @@ pub(crate) const ATTEMPTS: u32 = 3;
 /// Serves one connection until it is closed.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>, id: u64) {
     let listening = &shared.config.listening;
-    listening.set_options(&stream);
     let here = stream.local_addr().map(|address| address.ip().to_canonical().to_string()).unwrap_or_default();
     let opening = async {
-        let stream: Box<dyn Transport> = match &listening.access.tls {
-            None => Box::new(stream),
-            Some(tls) => Box::new(listening.encrypt(tls, stream, &shared.activity).await?),
-        };
+        let stream = listening.open(stream, &shared.activity).await?;
         Some(open(stream, peer, &shared.config).await)
     };
     let opened = tokio::select! {

@@ -2,7 +2,8 @@ use std::io;
 
 use protocol::v1::MAX_TICKET_BYTES;
 use protocol::{Greeting, LANTERN_V1_MAGIC, LANTERN_V1_RELAYED, MAGIC};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use service::Transport;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// A client's answer to the greeting.
 #[derive(Debug)]
@@ -15,20 +16,9 @@ pub(crate) enum Choice {
     Unknown([u8; 4]),
 }
 
-/// Sends the greeting and reads the choice of protocol. `None`: the client closed the connection, as port scanners and health checks do.
-pub(crate) async fn greet<S>(stream: &mut S) -> io::Result<Option<Choice>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    // One write, since Lantern's clients do not handle short reads.
-    stream.write_all(&Greeting::builder().to_bytes()).await?;
-    stream.flush().await?;
-    let mut magic = [0; 4];
-    match stream.read_exact(&mut magic).await {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
+/// Sends the greeting and reads the choice of protocol. `None`: the client closed the connection.
+pub(crate) async fn greet(stream: &mut Box<dyn Transport>) -> io::Result<Option<Choice>> {
+    let Some(magic) = service::greet(stream, Greeting::builder()).await? else { return Ok(None) };
     Ok(Some(match magic {
         MAGIC => Choice::V2,
         LANTERN_V1_MAGIC => Choice::LanternV1(None),

@@ -6,7 +6,6 @@ mod admission;
 mod advising;
 mod checking;
 mod config;
-mod connection;
 mod greet;
 mod hello;
 mod job;

@@ -7,7 +7,7 @@ use service::{Activity, Client, Daemon, DaemonError, Door, Ending, Limits, Role,
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Admission};
-use crate::{Config, connection};
+use crate::{Config, session};
 
 /// State shared by all sessions.
 pub(crate) struct Shared {
@@ -98,7 +98,7 @@ impl Server {
         let Self { daemon, shared } = self;
         let serve = |stream, peer, id| {
             let shared = shared.clone();
-            async move { connection::serve(stream, &shared, id, peer).await }
+            async move { session::serve(stream, &shared, id, peer).await }
         };
         drop(daemon.run(shutdown, shared.config.drain_timeout, &shared.door, serve).await);
     }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use protocol::{BuilderMessage, ClientMessage, Hello, MAX_PINGS, PROTOCOL_VERSION, Pong, ProtocolError, Refuse};
 use service::report::Subject;
-use service::{Activity, Client, Closed, Queued, Transport, printable};
+use service::{Activity, Client, Closed, Queued, printable};
 use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::admit::NotBegun;
@@ -29,16 +30,19 @@ const LAST_FRAME: Duration = Duration::from_secs(2);
 const VERSION: &str = concat!("lantern-index ", env!("CARGO_PKG_VERSION"));
 
 /// Serves a connection from the greeting to the close.
-pub(crate) async fn serve<S>(mut stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr)
-where
-    S: Transport,
-{
-    let limit = shared.config.listening.handshake_timeout;
-    let greeting = async { timeout(limit, greet::greet(&mut stream)).await.unwrap_or_else(|_| Err(late(limit))) };
-    let choice = tokio::select! {
-        choice = greeting => choice,
-        () = shared.drain.cancelled() => return,
+pub(crate) async fn serve(stream: TcpStream, shared: &Arc<Shared>, id: u64, peer: SocketAddr) {
+    let listening = &shared.config.listening;
+    let opening = async {
+        let mut stream = listening.open(stream, &shared.activity).await?;
+        let limit = listening.handshake_timeout;
+        let choice = timeout(limit, greet::greet(&mut stream)).await.unwrap_or_else(|_| Err(late(limit)));
+        Some((stream, choice))
     };
+    let opened = tokio::select! {
+        opened = opening => opened,
+        () = shared.drain.cancelled() => None,
+    };
+    let Some((stream, choice)) = opened else { return };
     let choice = match choice {
         Ok(Some(Choice::LanternV1(ticket))) => return v1::serve(stream, shared, id, peer, ticket).await,
         choice => choice,
@@ -52,7 +56,7 @@ where
         certificate,
         shared,
         reader: Reader::new(read, metrics),
-        writer: Writer::new(write, shared.config.listening.idle_timeout, metrics),
+        writer: Writer::new(write, listening.idle_timeout, metrics),
     };
     let build = match choice {
         Ok(Some(Choice::V2)) => session.run().await,

@@ -60,7 +60,7 @@ pub use tls::{Tls, TlsError};
 pub use tls_check::{TlsFile, check_tls};
 pub use token_making::{NewToken, check_token_name};
 pub use tokens::{TokenOwner, Tokens, TokensError};
-pub use transport::{Buffered, Transport, buffered, set_options};
+pub use transport::{Transport, buffered, greet, set_options};
 pub use turns::{Asks, Share, Turn, fair_order, refuse_memory, refuse_waiting};
 
 /// Sets up the logs of the process.

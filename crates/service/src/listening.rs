@@ -5,10 +5,9 @@ use protocol::{CLIENT_SILENCE_TIMEOUT, DEFAULT_PORT, DEFAULT_STATUS_PORT};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-use crate::transport::{Buffered, buffered, set_options};
-use crate::{Access, Activity, Closed, Tls};
+use crate::transport::{Transport, buffered, set_options};
+use crate::{Access, Activity, Closed};
 
 /// The settings of both daemons for their ports and the connections of clients.
 #[derive(Clone, Debug)]
@@ -57,17 +56,15 @@ impl Default for Listening {
 }
 
 impl Listening {
-    /// Sets the options of a client's connection, which works without them.
-    pub fn set_options(&self, stream: &TcpStream) {
-        if let Err(error) = set_options(stream, self.idle_timeout) {
+    /// Prepares a client's connection, with a TLS handshake if it is on. `None` if that failed; `activity` has the reason then.
+    pub async fn open(&self, stream: TcpStream, activity: &Activity) -> Option<Box<dyn Transport>> {
+        // The connection works without them.
+        if let Err(error) = set_options(&stream, self.idle_timeout) {
             tracing::debug!(%error, "cannot set socket options");
         }
-    }
-
-    /// Encrypts a client's connection. `None` if there was no handshake in time; `activity` has the reason then.
-    pub async fn encrypt(&self, tls: &Tls, stream: TcpStream, activity: &Activity) -> Option<TlsStream<Buffered>> {
+        let Some(tls) = &self.access.tls else { return Some(Box::new(stream)) };
         match timeout(self.handshake_timeout, TlsAcceptor::from(tls.config()).accept(buffered(stream))).await {
-            Ok(Ok(stream)) => return Some(stream),
+            Ok(Ok(stream)) => return Some(Box::new(stream)),
             // As port scanners and health checks do.
             Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 tracing::debug!("client left before the end of the TLS handshake");

@@ -1,8 +1,9 @@
 use std::io;
 use std::time::Duration;
 
+use protocol::Greeting;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
@@ -18,7 +19,7 @@ const KEEPALIVE_PROBES: u32 = 4;
 const READ_BYTES: usize = 128 << 10;
 
 /// The stream beneath TLS.
-pub type Buffered = BufReader<TcpStream>;
+type Buffered = BufReader<TcpStream>;
 
 /// Wraps a connection for TLS.
 #[must_use]
@@ -27,7 +28,7 @@ pub fn buffered(stream: TcpStream) -> Buffered {
 }
 
 /// A connection, encrypted or not.
-pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync {
     /// Makes every later close of the connection, including one by the end of the process, send a reset instead of an end of
     /// stream.
     ///
@@ -60,6 +61,26 @@ impl Transport for server::TlsStream<Buffered> {
 impl Transport for client::TlsStream<Buffered> {
     fn reset_when_closed(&self) -> io::Result<()> {
         self.get_ref().0.get_ref().reset_when_closed()
+    }
+}
+
+/// Sends the greeting and reads the client's choice of a protocol. `None`: the client closed the connection, as port scanners and health
+/// checks do.
+///
+/// # Errors
+/// The connection is broken.
+pub async fn greet<S>(stream: &mut S, greeting: Greeting) -> io::Result<Option<[u8; 4]>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    // One write, since Lantern's clients do not handle short reads.
+    stream.write_all(&greeting.to_bytes()).await?;
+    stream.flush().await?;
+    let mut choice = [0; 4];
+    match stream.read_exact(&mut choice).await {
+        Ok(_) => Ok(Some(choice)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -26,10 +26,13 @@ use crate::ticket;
 const PATIENCE: Duration = Duration::from_secs(7);
 
 /// Serves a connection from the choice of the protocol on; `ticket` is what a router sent ahead, if it relays the client.
-pub(crate) async fn serve<S>(stream: S, shared: &Arc<Shared>, id: u64, peer: SocketAddr, ticket: Option<String>)
-where
-    S: Transport,
-{
+pub(crate) async fn serve(
+    stream: Box<dyn Transport>,
+    shared: &Arc<Shared>,
+    id: u64,
+    peer: SocketAddr,
+    ticket: Option<String>,
+) {
     if let Err(error) = stream.reset_when_closed() {
         // Without a reset, the client would take the end of the stream for the end of its file.
         return tracing::warn!(%error, "closed: a Lantern client needs a connection that can be reset");
