@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
 
+use pgrx::PgMemoryContexts;
 use pgrx::pg_sys::AsPgCStr;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
@@ -112,10 +113,8 @@ pub(crate) fn hint_at_missing(hint: &str) {
         // SAFETY: the hint is null or a C string; the new one lives as long as the error.
         unsafe {
             let before = hook::owned(error.hint).unwrap_or_default();
-            let context = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = pg_sys::CurTransactionContext;
-            error.hint = format!("{before} {hint}").trim_start().as_pg_cstr();
-            pg_sys::CurrentMemoryContext = context;
+            let hint = format!("{before} {hint}");
+            error.hint = PgMemoryContexts::CurTransactionContext.switch_to(|_| hint.trim_start().as_pg_cstr());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
 use super::check::{memory, too_large};
@@ -262,32 +263,24 @@ unsafe fn measure(
     }
     // SAFETY: as for `recall`. What a row needs is freed with its context.
     unsafe {
-        let context = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"hnsw index check".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
+        let mut context = PgMemoryContexts::new("hnsw index check");
         for_each_row(table, index, snapshot, &mut |tid, value| {
-            let before = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = context;
-            let value = pg_sys::Datum::from(pg_sys::pg_detoast_datum(value.cast_mut_ptr()));
-            let searches = found.get(&tid);
-            for (number, query) in queries.iter_mut().enumerate() {
-                let distance = distance.between(value, query.value);
-                // The cosine distance of a vector of norm zero, which is not in the index.
-                if distance.is_nan() {
-                    continue;
+            context.switch_to(|_| {
+                let value = pg_sys::Datum::from(pg_sys::pg_detoast_datum(value.cast_mut_ptr()));
+                let searches = found.get(&tid);
+                for (number, query) in queries.iter_mut().enumerate() {
+                    let distance = distance.between(value, query.value);
+                    // The cosine distance of a vector of norm zero, which is not in the index.
+                    if distance.is_nan() {
+                        continue;
+                    }
+                    query.offer(distance);
+                    if searches.is_some_and(|searches| searches.contains(&number)) {
+                        query.found.push(distance);
+                    }
                 }
-                query.offer(distance);
-                if searches.is_some_and(|searches| searches.contains(&number)) {
-                    query.found.push(distance);
-                }
-            }
-            pg_sys::CurrentMemoryContext = before;
-            pg_sys::MemoryContextReset(context);
+            });
+            context.reset();
         });
-        pg_sys::MemoryContextDelete(context);
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_long};
 use std::sync::mpsc::{self, TryRecvError, TrySendError};
 
 use bytes::BytesMut;
+use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 use pgvector::SqlColumn;
 use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
@@ -217,17 +218,12 @@ unsafe extern "C-unwind" {
 /// A snapshot must be active.
 unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(), Failure>) -> Result<(), Failure> {
     let sql = CString::new(sql).map_err(|_| Failure::new(PgSqlErrorCode::ERRCODE_SYNTAX_ERROR, "NUL in a query"))?;
+    // Not a child of SPI's, which ends before it is dropped.
+    let mut context = PgMemoryContexts::new("hnsw index advice");
     // SAFETY: what is opened here is closed here or, after an error of PostgreSQL, by the end of the transaction. Values are read while
     // their row is there, and what they need is freed with the context.
     unsafe {
         pg_sys::SPI_connect();
-        let context = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"hnsw index advice".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
         let (name, types, values, nulls) =
             (std::ptr::null(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null());
         let portal = raised::keeping(|| open(name, sql.as_ptr(), 0, types, values, nulls, true, 0));
@@ -238,16 +234,15 @@ unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(),
             if count == 0 {
                 break;
             }
-            let before = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = context;
-            result = (0..count).try_for_each(|row| {
-                let mut null = false;
-                let tuple = *(*table).vals.add(row);
-                let value = pg_sys::SPI_getbinval(tuple, (*table).tupdesc, 1, &raw mut null);
-                if null { Ok(()) } else { visit(value) }
+            result = context.switch_to(|_| {
+                (0..count).try_for_each(|row| {
+                    let mut null = false;
+                    let tuple = *(*table).vals.add(row);
+                    let value = pg_sys::SPI_getbinval(tuple, (*table).tupdesc, 1, &raw mut null);
+                    if null { Ok(()) } else { visit(value) }
+                })
             });
-            pg_sys::CurrentMemoryContext = before;
-            pg_sys::MemoryContextReset(context);
+            context.reset();
             pg_sys::SPI_freetuptable(table);
         }
         pg_sys::SPI_cursor_close(portal);

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
 use super::batches::Filling;
@@ -30,7 +31,7 @@ pub(super) struct Rows<'a, R> {
     /// Rows put into batches.
     rows: u64,
     /// Memory context, reset after every row.
-    context: pg_sys::MemoryContext,
+    context: PgMemoryContexts,
 }
 
 /// A table and its index, opened and locked as for `ambuild`, and the scan: null for one that this process does alone.
@@ -59,23 +60,14 @@ impl<'a, R: Reader> Rows<'a, R> {
     /// The relations must be as [`Relations`] says.
     pub(super) unsafe fn read(reader: &'a R, column: &'a Column, relations: Relations, show_progress: bool) -> Found {
         let Relations { heap, index, info, scan } = relations;
-        // SAFETY: the relations are as promised by the caller; the context is a child of the statement's, so that an error frees it.
-        // `state` points to `rows`, which nothing else uses during the scan, and the callback casts it back to the same type.
-        unsafe {
-            let context = pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"external hnsw build".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let mut rows = Self { reader, column, batch: None, rows: 0, context };
-            let state = (&raw mut rows).cast::<c_void>();
-            let found = build_scan(heap, index, info, callback::<R>, state, show_progress, scan);
-            pg_sys::MemoryContextDelete(context);
-            rows.hand_over();
-            Found { heap_tuples: found, rows: rows.rows }
-        }
+        let context = PgMemoryContexts::new("external hnsw build");
+        let mut rows = Self { reader, column, batch: None, rows: 0, context };
+        let state = (&raw mut rows).cast::<c_void>();
+        // SAFETY: the relations are as promised by the caller; `state` points to `rows`, which nothing else uses during the scan, and the
+        // callback casts it back to the same type.
+        let found = unsafe { build_scan(heap, index, info, callback::<R>, state, show_progress, scan) };
+        rows.hand_over();
+        Found { heap_tuples: found, rows: rows.rows }
     }
 
     /// Adds a row to a batch, unless pgvector would not index it.
@@ -91,29 +83,22 @@ impl<'a, R: Reader> Rows<'a, R> {
             };
             self.batch = Some(batch);
         }
-        // SAFETY: as promised by the caller. What the row needs is freed with it.
+        let Self { column, batch, context, .. } = self;
+        // SAFETY: as promised by the caller; an ItemPointer is six bytes. What the row needs is freed with it.
         unsafe {
-            let before = pg_sys::CurrentMemoryContext;
-            pg_sys::CurrentMemoryContext = self.context;
-            let taken = self.take(tid, value);
-            pg_sys::CurrentMemoryContext = before;
-            pg_sys::MemoryContextReset(self.context);
+            let tid = tid.cast::<[u8; 6]>().read_unaligned();
+            let taken = context.switch_to(|_| {
+                if let (Some(batch), Some(element)) = (batch, column.element(value)?) {
+                    batch.push(tid, &element);
+                }
+                Ok(())
+            });
+            context.reset();
             or_raise(taken);
         }
         if self.batch.as_ref().is_some_and(Filling::is_full) {
             self.hand_over();
         }
-    }
-
-    /// # Safety
-    /// As for [`add`](Self::add).
-    unsafe fn take(&mut self, tid: pg_sys::ItemPointer, value: pg_sys::Datum) -> Result<(), Failure> {
-        // SAFETY: as promised by the caller; an ItemPointer is six bytes.
-        let (tid, element) = unsafe { (tid.cast::<[u8; 6]>().read_unaligned(), self.column.element(value)?) };
-        if let (Some(batch), Some(element)) = (&mut self.batch, element) {
-            batch.push(tid, &element);
-        }
-        Ok(())
     }
 
     fn hand_over(&mut self) {
