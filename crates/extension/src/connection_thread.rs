@@ -29,7 +29,7 @@ thread_local! {
 
 /// Joins the thread after a FATAL error, which runs no destructors, before memory is freed that the thread uses.
 pub(crate) fn end_for_good() {
-    // SAFETY: while there is a thread, the frame of `beside` is there.
+    // SAFETY: while there is a thread, the frame of `run_both` is there.
     if let Some(link) = unsafe { CURRENT.get().as_ref() } {
         link.stop();
         while !link.is_over() {
@@ -40,7 +40,7 @@ pub(crate) fn end_for_good() {
 
 /// Runs `work` in the backend, and `errand` in a thread that owns the session. Both re-check their conditions each `tick` while they
 /// wait. Returns both results.
-pub(crate) fn beside<T, A: Send>(
+pub(crate) fn run_both<T, A: Send>(
     session: &mut Session,
     tick: Duration,
     errand: impl FnOnce(&mut Session, &Link) -> Result<A, Failure> + Send,

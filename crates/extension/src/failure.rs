@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use crate::raised::keeping;
+use crate::raised::keep_error;
 
 pub(crate) mod context;
 
@@ -138,7 +138,7 @@ impl Failure {
 /// pgrx does not guard that: the error would jump over our destructors, and the socket would stay open as long as the session.
 pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
     // SAFETY: the call is not guarded itself. An error frees no text of the report: a few bytes are lost.
-    unsafe { keeping(|| context::only_ours(|| report.report(level))) }
+    unsafe { keep_error(|| context::only_ours(|| report.report(level))) }
 }
 
 /// An INFO about a build. PostgreSQL sends INFO regardless of `client_min_messages`, which is therefore checked here.

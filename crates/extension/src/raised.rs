@@ -32,7 +32,7 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// The last error that [`keeping`] saw.
+    /// The last error that [`keep_error`] saw.
     static LAST: Cell<*mut pg_sys::ErrorData> = const { Cell::new(null_mut()) };
     /// The error to raise once all of Rust's frames are gone.
     static KEPT: Cell<*mut pg_sys::ErrorData> = const { Cell::new(null_mut()) };
@@ -49,7 +49,7 @@ struct Call<F, T> {
 /// # Safety
 /// As for `pg_guard_ffi_boundary`: `function` must be a plain call that is not guarded itself.
 #[allow(unreachable_code)] // not every release declares that the last call does not return
-pub(crate) unsafe fn keeping<T>(function: impl FnOnce() -> T) -> T {
+pub(crate) unsafe fn keep_error<T>(function: impl FnOnce() -> T) -> T {
     unsafe extern "C-unwind" fn run<F: FnOnce() -> T, T>(place: *mut c_void, state: *mut c_void) -> c_int {
         // SAFETY: `state` is the call below, and PostgreSQL jumps to `place` only while that waits for this function.
         unsafe {

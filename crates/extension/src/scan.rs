@@ -83,7 +83,7 @@ pub(crate) unsafe fn run(
         }
     };
     let closed = AtomicBool::new(false);
-    let (found, digest) = connection_thread::beside(
+    let (found, digest) = connection_thread::run_both(
         session,
         tick,
         |session, link| send(session, link, batches, &closed, rate_limit, RowDigest::new(key)),

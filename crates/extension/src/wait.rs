@@ -56,7 +56,7 @@ pub(crate) fn interrupts() {
     // SAFETY: a flag that only this thread and its signal handlers write, and what PostgreSQL does when it is set.
     unsafe {
         if (&raw const pg_sys::InterruptPending).read_volatile() != 0 {
-            raised::keeping(|| process());
+            raised::keep_error(|| process());
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) unsafe fn write(
     (0..BATCHES).for_each(|_| _ = stored.send(Batch::new()));
     // SAFETY: as promised by the caller.
     let mut file = unsafe { IndexFile::new(index, blocks) };
-    let ((), done) = connection_thread::beside(
+    let ((), done) = connection_thread::run_both(
         session,
         wait::TICK,
         |session, link| Receiver::new(link, full, empty, verifier).receive(session, layout, digest),

@@ -66,11 +66,11 @@ fn lantern_index_advise_kept(
     });
     let Some((wanted, names, advice)) = advice else { return TableIterator::new(None) };
     let rows = advice.choices.into_iter().map(move |choice| {
-        let texts = choices::texts(&names, &choice, wanted.k);
+        let sql = choices::sql(&names, &choice, wanted.k);
         (
-            texts.statement,
-            texts.settings,
-            texts.query,
+            sql.statement,
+            sql.settings,
+            sql.query,
             f64::from(choice.recall_ppm) / 1e6,
             i32::from(choice.ef_search),
             bigint(choice.visited),

@@ -5,11 +5,11 @@ use pgrx::prelude::*;
 use pgvector::M_RANGE;
 use protocol::Findings as Answer;
 
-use super::advice::Findings;
 use super::delegate::Begun;
 use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
+use super::verdict::Findings;
 use super::{bigint, delegate, gone, name, read_one, require_select, unreadable};
 use crate::column::Column;
 use crate::failure::{Failure, information, or_raise, printable, tell};

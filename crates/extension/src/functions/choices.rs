@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 /// A choice as SQL.
-pub(super) struct Texts {
+pub(super) struct ChoiceSql {
     pub(super) statement: String,
     pub(super) settings: String,
     pub(super) query: String,
@@ -59,10 +59,10 @@ impl Names {
 }
 
 /// The statement of a choice, its setting, and a query for the `k` nearest that uses the index.
-pub(super) fn texts(names: &Names, choice: &Choice, k: u16) -> Texts {
+pub(super) fn sql(names: &Names, choice: &Choice, k: u16) -> ChoiceSql {
     let Choice { value_type, m, ef_construction, ef_search, reranked, .. } = *choice;
     let options = format!("m = {m}, ef_construction = {ef_construction}, external = true");
-    Texts {
+    ChoiceSql {
         statement: names.column.index(value_type, &options),
         settings: format!("SET hnsw.ef_search = {ef_search}"),
         query: names.column.query(value_type, k, reranked),

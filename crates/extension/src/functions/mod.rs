@@ -5,7 +5,7 @@
 //! | [`ping`] | is the builder there? |
 //! | [`estimate`] | how much memory and space would a build need? |
 //! | [`advise`] | which index, and which settings? [`sample`] reads the table, [`choices`] writes the statements |
-//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`advice`] judges |
+//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`verdict`] judges |
 //! | [`state`] | what do a few pages say of this index? for the view of all indexes |
 
 /// Defines a function that SQL calls, with PostgreSQL's `PG_FUNCTION_INFO_V1`: it calls pgrx's wrapper of another function, and raises the error
@@ -35,7 +35,6 @@ macro_rules! raising_kept {
     };
 }
 
-mod advice;
 mod advise;
 mod check;
 mod choices;
@@ -49,6 +48,7 @@ mod rows;
 mod sample;
 mod state;
 mod statistics;
+mod verdict;
 
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Done};

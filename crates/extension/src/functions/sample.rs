@@ -152,7 +152,7 @@ pub(super) unsafe fn send(
         link.wake_thread();
         Ok(all)
     };
-    let (sent, ()) = connection_thread::beside(
+    let (sent, ()) = connection_thread::run_both(
         session,
         wait::TICK,
         move |session, link| loop {
@@ -226,10 +226,10 @@ unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(),
         pg_sys::SPI_connect();
         let (name, types, values, nulls) =
             (std::ptr::null(), std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null());
-        let portal = raised::keeping(|| open(name, sql.as_ptr(), 0, types, values, nulls, true, 0));
+        let portal = raised::keep_error(|| open(name, sql.as_ptr(), 0, types, values, nulls, true, 0));
         let mut result = Ok(());
         while result.is_ok() {
-            raised::keeping(|| fetch(portal, true, FETCH));
+            raised::keep_error(|| fetch(portal, true, FETCH));
             let (table, count) = (pg_sys::SPI_tuptable, pg_sys::SPI_processed as usize);
             if count == 0 {
                 break;

@@ -3,8 +3,8 @@
 use pages::{MetaPage, PAGE_SIZE, Page, PageBytes, PageSource, Tuple, is_new, one_of_each_part};
 use pgrx::prelude::*;
 
-use super::advice::{Facts, Judged, Usage};
 use super::live::LivePages;
+use super::verdict::{Facts, Judged, Usage};
 use super::{bigint, unreadable};
 use crate::{hook, options};
 

@@ -187,7 +187,7 @@ impl Workers {
     /// Waits until all launched workers have attached: before that, a worker that dies could go unnoticed.
     pub(super) fn wait_until_attached(&self) {
         // SAFETY: the context lives until `end`.
-        unsafe { raised::keeping(|| wait_until_attached(self.context)) };
+        unsafe { raised::keep_error(|| wait_until_attached(self.context)) };
     }
 
     /// Whether all workers have finished their part of the scan.
@@ -200,7 +200,7 @@ impl Workers {
     pub(super) fn finish(self) -> (Found, bool) {
         // SAFETY: all that they wrote is there until `end`.
         unsafe {
-            raised::keeping(|| wait_until_finished(self.context));
+            raised::keep_error(|| wait_until_finished(self.context));
             let find = |key| pg_sys::shm_toc_lookup((*self.context).toc, key, false);
             let buffers = find(key::BUFFER_USAGE).cast::<pg_sys::BufferUsage>();
             let wal = find(key::WAL_USAGE).cast::<pg_sys::WalUsage>();

@@ -169,6 +169,6 @@ pub(crate) unsafe fn build_scan(
     // SAFETY: as promised by the caller; every table has an access method, which has the function.
     unsafe {
         let run = (*(*table).rd_tableam).index_build_range_scan.expect("required by PostgreSQL");
-        raised::keeping(|| run(table, index, info, true, false, show_progress, 0, ALL, Some(callback), state, scan))
+        raised::keep_error(|| run(table, index, info, true, false, show_progress, 0, ALL, Some(callback), state, scan))
     }
 }
