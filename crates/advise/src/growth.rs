@@ -1,5 +1,6 @@
 //! How the needed `ef_search` and the visits grow with the rows, from graphs of several sizes.
 
+use crate::Question;
 use crate::curve::Curve;
 
 /// How searches slow down with the rows. For the same recall, `ef_search` grows as a power of the rows; at the same `ef_search`, visits
@@ -20,6 +21,13 @@ const MOST: f64 = 1.0;
 const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0), (2.5, 1.0), (4.0, 0.5)];
 
 impl Growth {
+    /// Fits the growth to the curves for [`Question::wide`] neighbors, which have the smaller error. Recall of few neighbors may fall faster
+    /// with the rows: then the exponent is at least that of their own curves.
+    pub(crate) fn of_search(question: &Question, own: &[(usize, Curve)], wide: &[(usize, Curve)]) -> Self {
+        let growth = Self::of(wide, question.target);
+        if question.is_of_few() { growth.at_least(own, question.target) } else { growth }
+    }
+
     /// Fits the growth to curves of graphs of ascending sizes.
     pub(crate) fn of(curves: &[(usize, Curve)], target: f64) -> Self {
         let mut visits = Mean::default();
@@ -39,7 +47,7 @@ impl Growth {
     }
 
     /// This growth, with the exponent of other curves of the same graphs if that is larger.
-    pub(crate) fn at_least(self, curves: &[(usize, Curve)], target: f64) -> Self {
+    fn at_least(self, curves: &[(usize, Curve)], target: f64) -> Self {
         let exponent = exponent(curves, target).unwrap_or_default().clamp(self.exponent, MOST);
         Self { exponent, ..self }
     }
@@ -99,7 +107,10 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use pgvector::{Metric, ValueType};
+
     use super::Growth;
+    use crate::Question;
     use crate::curve::{Curve, Point};
 
     fn curve(rows: usize) -> (usize, Curve) {
@@ -121,6 +132,21 @@ mod tests {
         assert_eq!(growth.at_least(&[], 0.95), growth);
         let larger = growth.at_least(&sizes.map(|rows| growing(rows, 0.4)), 0.95);
         assert!((larger.ef_search(10_000, 1_000_000) - 100f64.powf(0.4)).abs() < 0.05, "{larger:?}");
+    }
+
+    #[test]
+    fn few_neighbors_may_be_lost_faster_than_many() {
+        let (value_type, metric) = (ValueType::Vector, Metric::L2);
+        let question = |k| Question { value_type, metric, dims: 8, rows: 0, target: 0.95, k, own_type: false, seed: 0 };
+        let exponents =
+            |own, wide| [own, wide].map(|exponent| [2500, 5000, 10_000].map(|rows| growing(rows, exponent)));
+        let factor = |k, own, wide| {
+            let [own, wide] = exponents(own, wide);
+            Growth::of_search(&question(k), &own, &wide).ef_search(10_000, 1_000_000)
+        };
+        assert!((factor(1, 0.4, 0.2) - 100f64.powf(0.4)).abs() < 0.05, "their own curves are steeper");
+        assert!((factor(1, 0.2, 0.4) - 100f64.powf(0.4)).abs() < 0.05, "the others are");
+        assert!((factor(100, 0.4, 0.2) - 100f64.powf(0.2)).abs() < 0.05, "many neighbors have a small error");
     }
 
     #[test]

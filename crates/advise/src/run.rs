@@ -183,11 +183,7 @@ impl Trials<'_> {
             largest = Some((trial, curves));
             context.control.progress().add(1);
         }
-        let mut growth = Growth::of(&wide, context.question.target);
-        // With binary codes, recall of the nearest neighbor falls faster with the rows than that of the ten nearest.
-        if context.question.is_of_few() && candidate.is_reranked(context.question) {
-            growth = growth.at_least(&own, context.question.target);
-        }
+        let growth = Growth::of_search(context.question, &own, &wide);
         let (trial, curves) = largest.expect("there are three sizes");
         Ok((trial.measured(curves, growth)?, growth))
     }
