@@ -83,8 +83,14 @@ impl Scene {
 
 /// The command `lantern-index maintain` for the cluster whose socket is in `dir`.
 pub fn command(dir: &Path, dsn: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary().unwrap());
-    command.arg("maintain").arg(format!("host={} {dsn}", dir.display())).args(arguments);
+    // Where the tests run under nohup, SIGHUP is ignored, and `maintain` would leave it so.
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP")
+        .arg(binary().unwrap())
+        .arg("maintain")
+        .arg(format!("host={} {dsn}", dir.display()))
+        .args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
