@@ -26,9 +26,9 @@ enum Contestant {
     External,
     /// `CREATE INDEX` in the database, by one process
     Database,
-    /// As `external`; then an eighth of the rows is deleted, vacuumed and inserted again
+    /// As `external`; then rows are deleted, vacuumed and inserted again
     WornExternal,
-    /// As `database`; then an eighth of the rows is deleted, vacuumed and inserted again
+    /// As `database`; then rows are deleted, vacuumed and inserted again
     WornDatabase,
 }
 
@@ -66,12 +66,25 @@ pub struct Hard {
     seeds: Vec<u64>,
     #[arg(long, value_delimiter = ',', default_value = "external,database")]
     contestants: Vec<Contestant>,
+    #[command(flatten)]
+    wear: Wear,
     /// Threads of builds without a database; 0 takes one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Also build by one thread and print which sections of the build take most CPU milliseconds
     #[arg(long)]
     sections: bool,
+}
+
+/// What happens to a worn index before it is searched.
+#[derive(Args, Clone, Copy)]
+struct Wear {
+    /// How many times rows are deleted, vacuumed and inserted again
+    #[arg(long, default_value_t = 1)]
+    vacuums: u32,
+    /// The share of the rows that is deleted each time
+    #[arg(long, default_value_t = 0.125)]
+    deleted: f64,
 }
 
 /// Measures, and writes a report.
@@ -86,8 +99,8 @@ pub fn run(arguments: &Hard) -> Result<()> {
         None => FAMILIES.iter().filter(wanted).collect(),
     };
     ensure!(!families.is_empty(), "no family's name has a part {}", arguments.families.join(" or "));
-    let mut stage =
-        if arguments.contestants.iter().any(|who| who.needs_database()) { Some(Stage::new()?) } else { None };
+    let needs_database = arguments.contestants.iter().any(|who| who.needs_database());
+    let mut stage = if needs_database { Some(Stage::new(arguments.wear)?) } else { None };
     let (mut lines, mut table) = (String::new(), Vec::new());
     for family in families {
         println!("{}: {}", family.name, family.why);
@@ -219,10 +232,11 @@ struct Stage {
     session: Session,
     builder: Builder,
     cluster: Cluster,
+    wear: Wear,
 }
 
 impl Stage {
-    fn new() -> Result<Self> {
+    fn new(wear: Wear) -> Result<Self> {
         let cluster = Cluster::start_with(
             PgConfig::require()?,
             "shared_preload_libraries = 'lantern_index'\nshared_buffers = 1GB\nmax_wal_size = 20GB\n",
@@ -231,7 +245,7 @@ impl Stage {
         let mut session = cluster.database("hard")?;
         builder.attach(&mut session)?;
         session.execute("SET maintenance_work_mem = '3GB'; SET max_parallel_maintenance_workers = 0")?;
-        Ok(Self { session, builder, cluster })
+        Ok(Self { session, builder, cluster, wear })
     }
 
     fn load(&mut self, set: &HardSet) -> Result<()> {
@@ -262,7 +276,9 @@ impl Stage {
             notices.iter().filter(|notice| notice.severity == "WARNING").map(|notice| notice.message.clone());
         let remark = warnings.collect::<Vec<_>>().join("; ");
         if who.is_worn() {
-            self.wear()?;
+            for time in 0..self.wear.vacuums {
+                self.wear(time)?;
+            }
         }
         self.session.execute("CHECKPOINT")?;
         let index = set.read(&self.cluster.relation_file(&mut self.session, "items_v_idx")?)?;
@@ -272,11 +288,13 @@ impl Stage {
     }
 
     /// The rows are the same ones afterwards, so that the true neighbors of the queries are, too.
-    fn wear(&mut self) -> Result<()> {
-        self.session.execute(
-            "CREATE TEMP TABLE taken AS SELECT ctid AS place, v FROM items WHERE hashtext(ctid::text) % 8 = 0;
+    fn wear(&mut self, time: u32) -> Result<()> {
+        self.session.execute(&format!(
+            "SELECT setseed({time}::float8 / 1000);
+             CREATE TEMP TABLE taken AS SELECT ctid AS place, v FROM items WHERE random() < {};
              DELETE FROM items WHERE ctid IN (SELECT place FROM taken)",
-        )?;
+            self.wear.deleted
+        ))?;
         self.session.execute("VACUUM items")?;
         Ok(self.session.execute("INSERT INTO items SELECT v FROM taken; DROP TABLE taken")?)
     }
