@@ -3,7 +3,10 @@
 mod samples;
 
 use bytes::{Bytes, BytesMut};
-use lantern_index_protocol::{BuilderMessage, ClientMessage, FLAG_OPTIONAL, Frame, ProtocolError, SqlState, kind};
+use lantern_index_protocol::{
+    Advice, BuilderMessage, ClientMessage, FLAG_OPTIONAL, Frame, MAX_CONTROL_PAYLOAD, Phase, ProtocolError, SqlState,
+    kind,
+};
 
 /// Decodes a frame as one side does; the message as text, so that both sides have one type.
 type Read = fn(&Frame) -> Result<Option<String>, ProtocolError>;
@@ -144,4 +147,49 @@ fn secrets_are_not_shown() {
     for (_, message) in samples::builder() {
         assert!(!format!("{message:?}").contains("one way"), "{message:?}");
     }
+}
+
+#[test]
+fn each_kind_is_named_as_its_message() {
+    for (frame, read) in frames() {
+        let message = read(&frame).unwrap().expect("a known kind");
+        assert_eq!(message.split(['(', ' ']).next(), Some(kind::name(frame.kind)));
+    }
+    assert_eq!(kind::name(0x7f), "unknown");
+}
+
+#[test]
+fn each_phase_is_found_by_its_number() {
+    for phase in [Phase::Rows, Phase::Graph, Phase::Repair, Phase::Order, Phase::Pages] {
+        assert_eq!(Phase::from_number(phase as u8), Some(phase));
+    }
+    assert_eq!([0, 6].map(Phase::from_number), [None; 2]);
+}
+
+#[test]
+fn checks_and_advice_index_no_rows() {
+    for (_, message) in samples::client() {
+        let ClientMessage::Hello(hello) = message else { continue };
+        let is_build = hello.check.is_none() && hello.ask.is_none();
+        assert_eq!(
+            (hello.is_build(), hello.rows_to_index()),
+            (is_build, if is_build { hello.estimated_rows } else { 0 })
+        );
+        assert_ne!(hello.estimated_rows, 0);
+    }
+}
+
+#[test]
+fn a_frame_of_advice_has_as_many_choices_as_fit() {
+    let (_, message) =
+        samples::builder().into_iter().find(|(_, message)| matches!(message, BuilderMessage::Advice(_))).unwrap();
+    let BuilderMessage::Advice(advice) = message else { unreachable!() };
+    let with = |count: usize| {
+        let choices = advice.choices.iter().cycle().take(count).copied().collect();
+        let mut out = BytesMut::new();
+        BuilderMessage::Advice(Advice { choices, ..advice.clone() }).encode(&mut out);
+        Frame::decode(&mut out).unwrap().unwrap().payload.len()
+    };
+    let (one, most) = (with(2) - with(1), with(10_000));
+    assert!(most <= MAX_CONTROL_PAYLOAD && most + 2 * one > MAX_CONTROL_PAYLOAD, "{most} bytes, {one} a choice");
 }

@@ -89,7 +89,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::TuplesWriter;
-    use crate::{ClientMessage, Frame, HEADER_BYTES, MAX_DATA_PAYLOAD, MAX_VALUE_BYTES, Tuples};
+    use crate::{ClientMessage, Frame, HEADER_BYTES, MAX_DATA_PAYLOAD, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES, Tuples};
 
     fn frame(writer: &mut TuplesWriter) -> (BytesMut, u32) {
         let mut out = BytesMut::new();
@@ -123,6 +123,18 @@ mod tests {
                 assert_eq!((&tids[..3], lengths.is_empty()), (&[1, 2, 3][..], !varying));
             }
         }
+    }
+
+    #[test]
+    fn a_batch_is_full_at_its_size() {
+        let of_value = |len: usize| {
+            let mut writer = TuplesWriter::new(true);
+            writer.push([1; 6], &vec![0; len]);
+            writer
+        };
+        let value = TUPLES_BATCH_BYTES - of_value(0).len();
+        assert!(of_value(value).is_full());
+        assert!(!of_value(value - 1).is_full());
     }
 
     #[test]
