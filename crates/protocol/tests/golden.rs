@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use bytes::BytesMut;
 use lantern_index_protocol::{
-    BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, StreamChecksum, TuplesWriter, encode_pages,
+    BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, StreamChecksum, TuplesWriter, encode_index_pages,
+    encode_pages,
 };
 
 fn folder() -> PathBuf {
@@ -78,6 +79,12 @@ fn writers_that_do_not_copy() {
     let (head, body, crc) = encode_pages(pages.first_block, pages.pages);
     assert_eq!([head, body].concat(), vector("pages"));
     assert_eq!(crc, frame("pages").crc);
+    let Ok(Some(ClientMessage::IndexPages(pages))) = ClientMessage::from_frame(&frame("index_pages")) else {
+        panic!("no pages of an index")
+    };
+    let (head, body, crc) = encode_index_pages(pages.first_block, pages.pages);
+    assert_eq!([head, body].concat(), vector("index_pages"));
+    assert_eq!(crc, frame("index_pages").crc);
 }
 
 #[test]

@@ -76,6 +76,13 @@ fn pings_come_before_the_build() {
 }
 
 #[test]
+fn nothing_is_cancelled_before_hello() {
+    for step in ["cancel", "heartbeat", "tuples", "index_pages"] {
+        assert!(run(&[('c', step)]).is_err(), "{step}");
+    }
+}
+
+#[test]
 fn a_step_left_out_is_noticed() {
     let without = |name| {
         let steps: Vec<_> = BUILD.into_iter().filter(|step| step.1 != name).collect();

@@ -4,8 +4,8 @@ mod samples;
 
 use bytes::{Bytes, BytesMut};
 use lantern_index_protocol::{
-    Advice, BuilderMessage, ClientMessage, FLAG_OPTIONAL, Frame, MAX_CONTROL_PAYLOAD, Phase, ProtocolError, SqlState,
-    kind,
+    Advice, BuilderMessage, ClientMessage, FLAG_OPTIONAL, Findings, Frame, MAX_CONTROL_PAYLOAD, Phase, ProtocolError,
+    SqlState, kind,
 };
 
 /// Decodes a frame as one side does; the message as text, so that both sides have one type.
@@ -181,9 +181,11 @@ fn checks_and_advice_index_no_rows() {
 
 #[test]
 fn a_frame_of_advice_has_as_many_choices_as_fit() {
-    let (_, message) =
-        samples::builder().into_iter().find(|(_, message)| matches!(message, BuilderMessage::Advice(_))).unwrap();
-    let BuilderMessage::Advice(advice) = message else { unreachable!() };
+    let advice = samples::builder().into_iter().find_map(|(_, message)| match message {
+        BuilderMessage::Advice(advice) => Some(advice),
+        _ => None,
+    });
+    let advice = advice.unwrap();
     let with = |count: usize| {
         let choices = advice.choices.iter().cycle().take(count).copied().collect();
         let mut out = BytesMut::new();
@@ -192,4 +194,17 @@ fn a_frame_of_advice_has_as_many_choices_as_fit() {
     };
     let (one, most) = (with(2) - with(1), with(10_000));
     assert!(most <= MAX_CONTROL_PAYLOAD && most + 2 * one > MAX_CONTROL_PAYLOAD, "{most} bytes, {one} a choice");
+}
+
+#[test]
+fn findings_with_many_long_errors_fit_into_a_frame() {
+    let findings = samples::builder().into_iter().find_map(|(_, message)| match message {
+        BuilderMessage::Findings(findings) => Some(findings),
+        _ => None,
+    });
+    let first_errors = vec!["e".repeat(10_000); 10_000];
+    let mut out = BytesMut::new();
+    BuilderMessage::Findings(Findings { first_errors, ..findings.unwrap() }).encode(&mut out);
+    let payload = Frame::decode(&mut out).unwrap().unwrap().payload.len();
+    assert!((MAX_CONTROL_PAYLOAD / 3..=MAX_CONTROL_PAYLOAD).contains(&payload), "{payload} bytes");
 }

@@ -67,3 +67,16 @@ impl From<&ProtocolError> for ErrorReport {
         Self::new(error.sqlstate(), error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorReport;
+    use crate::SqlState;
+
+    #[test]
+    fn detail_and_hint_leave_the_rest() {
+        let report = ErrorReport::new(SqlState::PROTOCOL_VIOLATION, "message").detail("detail").hint("hint");
+        assert_eq!(report.sqlstate, SqlState::PROTOCOL_VIOLATION);
+        assert_eq!([report.message, report.detail, report.hint], ["message", "detail", "hint"]);
+    }
+}

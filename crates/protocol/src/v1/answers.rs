@@ -53,7 +53,7 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answers, Ending};
+    use super::{Answers, Ending, LOOK};
     use crate::v1::{ACK, error_frame, result_head};
 
     #[test]
@@ -69,6 +69,7 @@ mod tests {
                 assert_eq!(answers.ending(), Some(ending));
                 answers.pass(&[0]);
                 assert_eq!(answers.ending(), None, "more than there is");
+                assert!(answers.head.len() <= LOOK, "the file is not kept");
             }
         }
     }
