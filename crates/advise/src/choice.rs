@@ -5,7 +5,7 @@ use pgvector::{MAX_EF_SEARCH, ValueType};
 
 use crate::Question;
 use crate::curve::Curve;
-use crate::growth::Growth;
+use crate::growth::{Growth, Searched};
 use crate::trial::Candidate;
 
 /// A possible index, with its expected recall and costs.
@@ -69,7 +69,10 @@ pub(crate) struct Measured {
     pub(crate) candidate: Candidate,
     /// The recall that searches of the sample must reach.
     pub(crate) aim: f64,
+    /// For `k` neighbors.
     pub(crate) curve: Curve,
+    /// For [`Question::wide`] neighbors.
+    pub(crate) wide: Curve,
     /// Rows of the graph.
     pub(crate) rows: usize,
     pub(crate) seconds: f64,
@@ -79,6 +82,8 @@ pub(crate) struct Measured {
     /// Mean bytes of a value in the index.
     pub(crate) value_len: usize,
     pub(crate) growth: Growth,
+    /// Whether graphs of several sizes show the growth of this candidate.
+    pub(crate) refined: bool,
 }
 
 /// The least `ef_search` with which searches of the whole table reach the recall `aim`, extrapolated from the curve of a graph of `rows`
@@ -98,6 +103,11 @@ pub(crate) fn least_ef(question: &Question, aim: f64, curve: &Curve, rows: usize
 }
 
 impl Measured {
+    /// The searches of its graph.
+    pub(crate) fn searched(&self) -> Searched<'_> {
+        Searched { rows: self.rows, own: &self.curve, wide: &self.wide }
+    }
+
     /// Size and memory of an index of the whole table.
     fn estimate(&self, question: &Question) -> Estimate {
         let Candidate { value_type, m, .. } = self.candidate;
@@ -175,7 +185,7 @@ mod tests {
             let (value_type, metric) = (ValueType::Vector, Metric::L2);
             let question =
                 Question { value_type, metric, dims: 8, rows: 1000, target, k: 10, own_type: false, seed: 0 };
-            let growth = Growth::of(&[], target);
+            let growth = Growth::of(&question, &[]);
             let curve = Curve::new(&points, 1e-4);
             assert_eq!(least_ef(&question, target, &curve, 1000, growth), 40, "{target}");
             assert_eq!(least_ef(&question, target + 0.005, &curve, 1000, growth), 40, "{target}: no more can be had");

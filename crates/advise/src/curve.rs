@@ -19,6 +19,9 @@ pub(crate) struct Curve {
     floor: f64,
 }
 
+/// How far below the first point of a curve its misses are extrapolated, as a factor of `ef_search`.
+const FURTHEST: f64 = 2.0;
+
 impl Curve {
     /// `floor` replaces zero misses: half of the smallest share that the queries can show. `points` must not be empty.
     pub(crate) fn new(points: &[Point], floor: f64) -> Self {
@@ -36,15 +39,20 @@ impl Curve {
         }
     }
 
-    /// The least `ef_search` with at most this share of misses; `None` if no point reaches it, or all do.
+    /// The least `ef_search` with at most this share of misses; `None` if no point reaches it, or if it lies further below the first point
+    /// than [`FURTHEST`].
     pub(crate) fn crossing(&self, misses: f64) -> Option<f64> {
         let misses = misses.ln();
         let at = self.misses.iter().position(|&found| found <= misses)?;
-        let before = at.checked_sub(1)?;
         // A point without misses does not show from which smaller `ef_search` on there are none.
         if self.misses[at] <= self.floor.ln() {
             return None;
         }
+        let Some(before) = at.checked_sub(1) else {
+            // In inverse proportion to `ef_search`: between the points, misses mostly change faster, and less so towards small `ef_search`.
+            let below = misses - self.misses[0];
+            return (below <= FURTHEST.ln()).then(|| (self.efs[0] - below).exp());
+        };
         let share = (misses - self.misses[before]) / (self.misses[at] - self.misses[before]);
         Some((self.efs[before] + share * (self.efs[at] - self.efs[before])).exp())
     }
@@ -53,11 +61,20 @@ impl Curve {
     pub(crate) fn misses_at(&self, ef: f64) -> f64 {
         // Beyond the last point there may be nothing left to gain.
         let ef = ef.ln().min(self.last());
-        let misses = line(&self.efs, &self.misses, ef);
-        // Below the first point, misses grow at least in inverse proportion to `ef_search`, even if the points show none.
-        let before = self.efs.first().map_or(0.0, |first| first - ef).max(0.0);
-        let least = self.misses.first().map_or(f64::NEG_INFINITY, |misses| misses + before);
-        if before > 0.0 { misses.max(least).exp().min(1.0) } else { misses.exp() }
+        let before = self.efs.first().map_or(0.0, |first| first - ef);
+        if before > 0.0 {
+            return (self.misses[0] + before * self.first_slope()).exp().min(1.0);
+        }
+        line(&self.efs, &self.misses, ef).exp()
+    }
+
+    /// By how much the log of misses grows below the first point, per log of `ef_search`: as between the first two points, and at least in
+    /// inverse proportion to `ef_search`, even if the points show none.
+    fn first_slope(&self) -> f64 {
+        match (&self.misses[..], &self.efs[..]) {
+            ([y0, y1, ..], [x0, x1, ..]) => ((y0 - y1) / (x1 - x0)).max(1.0),
+            _ => 1.0,
+        }
     }
 
     /// The visits at an `ef_search`.
@@ -104,6 +121,7 @@ mod tests {
         assert!((curve.misses_at(900.0) - 0.001).abs() < 1e-9);
         assert!((curve.visited_at(40.0) - 300.0).abs() < 1e-9);
         assert!(curve.visited_at(180.0) > 540.0 && curve.visited_at(5.0) < 100.0);
+        assert!((curve.crossing(0.3).unwrap() - 10.0 * 0.2 / 0.3).abs() < 1e-9);
         assert_eq!((curve.crossing(0.5), curve.crossing(1e-4), curve.crossing(0.005)), (None, None, None));
         let one = Curve::new(&points[..1], 0.001);
         assert!((one.misses_at(5.0) - 0.4).abs() < 1e-9, "there is no better knowledge");

@@ -7,10 +7,23 @@ use crate::curve::Curve;
 /// grow with the logarithm of the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Growth {
-    /// The exponent of `ef_search`.
+    /// The exponent of `ef_search` between the graphs that were measured.
     exponent: f64,
+    /// By how much the exponent is expected to be larger beyond them.
+    acceleration: f64,
     /// The visits added when the rows are multiplied by e, as a share of those of the largest graph.
     visits: f64,
+}
+
+/// The searches of one graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Searched<'a> {
+    /// Rows of the graph.
+    pub(crate) rows: usize,
+    /// For `k` neighbors.
+    pub(crate) own: &'a Curve,
+    /// For [`Question::wide`] neighbors, with a smaller error.
+    pub(crate) wide: &'a Curve,
 }
 
 /// The exponent if the sample has too few misses to show one.
@@ -21,40 +34,40 @@ const MOST: f64 = 1.0;
 const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0), (2.5, 1.0), (4.0, 0.5)];
 
 impl Growth {
-    /// Fits the growth to the curves for [`Question::wide`] neighbors, which have the smaller error. Recall of few neighbors may fall faster
-    /// with the rows: then the exponent is at least that of their own curves.
-    pub(crate) fn of_search(question: &Question, own: &[(usize, Curve)], wide: &[(usize, Curve)]) -> Self {
-        let growth = Self::of(wide, question.target);
-        if question.is_of_few() { growth.at_least(own, question.target) } else { growth }
-    }
-
-    /// Fits the growth to curves of graphs of ascending sizes.
-    pub(crate) fn of(curves: &[(usize, Curve)], target: f64) -> Self {
+    /// Fits the growth to graphs of ascending sizes. If the last two differ by a larger exponent than those before, the growth is expected
+    /// to go on like that.
+    pub(crate) fn of(question: &Question, graphs: &[Searched<'_>]) -> Self {
         let mut visits = Mean::default();
         for (level, weight) in LEVELS {
-            let misses = level * (1.0 - target);
-            let Some(ef) = curves.last().and_then(|(_, curve)| curve.crossing(misses)) else { continue };
+            let misses = level * (1.0 - question.target);
+            let Some(ef) = graphs.last().and_then(|graph| graph.wide.crossing(misses)) else { continue };
             let visited: Vec<(f64, f64)> =
-                curves.iter().map(|(rows, curve)| ((*rows as f64).ln(), curve.visited_at(ef))).collect();
+                graphs.iter().map(|graph| ((graph.rows as f64).ln(), graph.wide.visited_at(ef))).collect();
             if let (Some(slope), Some(&(_, last))) = (slope(&visited), visited.last()) {
                 visits.add(slope / last, weight);
             }
         }
+        let steps: Vec<f64> = graphs.windows(2).filter_map(|pair| exponent(question, pair)).collect();
+        let acceleration = match steps[..] {
+            [.., before, last] => last - before,
+            _ => 0.0,
+        };
         Self {
-            exponent: exponent(curves, target).unwrap_or(USUAL).clamp(0.0, MOST),
+            exponent: exponent(question, graphs).unwrap_or(USUAL),
+            acceleration: acceleration.max(0.0),
             visits: visits.value().unwrap_or(0.1).max(0.0),
         }
     }
 
-    /// This growth, with the exponent of other curves of the same graphs if that is larger.
-    fn at_least(self, curves: &[(usize, Curve)], target: f64) -> Self {
-        let exponent = exponent(curves, target).unwrap_or_default().clamp(self.exponent, MOST);
+    /// This growth, with the exponent of other graphs if that is larger.
+    pub(crate) fn at_least(self, question: &Question, graphs: &[Searched<'_>]) -> Self {
+        let exponent = exponent(question, graphs).unwrap_or_default().max(self.exponent);
         Self { exponent, ..self }
     }
 
     /// The factor for `ef_search` from a graph of `from` rows to one of `to` rows.
     pub(crate) fn ef_search(self, from: usize, to: u64) -> f64 {
-        (to as f64 / from as f64).max(1.0).powf(self.exponent)
+        (to as f64 / from as f64).max(1.0).powf((self.exponent + self.acceleration).min(MOST))
     }
 
     /// The factor for the visits at the same `ef_search`.
@@ -63,14 +76,22 @@ impl Growth {
     }
 }
 
-/// The exponent of `ef_search`; `None` if the curves have too few misses to show one.
-fn exponent(curves: &[(usize, Curve)], target: f64) -> Option<f64> {
+/// The exponent of `ef_search`, at least 0; `None` if the curves have too few misses to show one. Recall of few neighbors may fall faster
+/// with the rows than that of many: the larger exponent counts.
+fn exponent(question: &Question, graphs: &[Searched<'_>]) -> Option<f64> {
+    let wide = exponent_of(question.target, graphs.iter().map(|graph| (graph.rows, graph.wide)));
+    let few = || exponent_of(question.target, graphs.iter().map(|graph| (graph.rows, graph.own)));
+    let own = if question.is_of_few() { few() } else { None };
+    wide.into_iter().chain(own).reduce(f64::max).map(|exponent| exponent.max(0.0))
+}
+
+fn exponent_of<'a>(target: f64, curves: impl Iterator<Item = (usize, &'a Curve)> + Clone) -> Option<f64> {
     let mut exponents = Mean::default();
     for (level, weight) in LEVELS {
         let misses = level * (1.0 - target);
         let crossings: Vec<(f64, f64)> = curves
-            .iter()
-            .filter_map(|(rows, curve)| Some(((*rows as f64).ln(), curve.crossing(misses)?.ln())))
+            .clone()
+            .filter_map(|(rows, curve)| Some(((rows as f64).ln(), curve.crossing(misses)?.ln())))
             .collect();
         if let Some(slope) = slope(&crossings) {
             exponents.add(slope, weight * (crossings.len() - 1) as f64);
@@ -109,50 +130,77 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use pgvector::{Metric, ValueType};
 
-    use super::Growth;
+    use super::{Growth, Searched};
     use crate::Question;
     use crate::curve::{Curve, Point};
 
-    fn curve(rows: usize) -> (usize, Curve) {
-        growing(rows, 0.3)
+    const SIZES: [usize; 3] = [2500, 5000, 10_000];
+
+    /// Curves of graphs of these sizes for which `ef_search` must grow by this factor.
+    fn growing<const N: usize>(factors: [f64; N]) -> [Curve; N] {
+        let ln_rows = |at: usize| (SIZES[at] as f64).ln();
+        let curve = |at: usize| {
+            let point =
+                |ef: usize| Point { ef, recall: 1.0 - 2.0 * factors[at] / ef as f64, visited: ef as f64 * ln_rows(at) };
+            Curve::new(&[10, 20, 40, 80, 160].map(point), 1e-4)
+        };
+        std::array::from_fn(curve)
     }
 
-    fn growing(rows: usize, exponent: f64) -> (usize, Curve) {
-        let n = rows as f64;
-        let recall = |ef: usize| 1.0 - 0.2 * n.powf(exponent) / ef as f64;
-        let point = |ef: usize| Point { ef, recall: recall(ef), visited: ef as f64 * n.ln() };
-        (rows, Curve::new(&[10, 20, 40, 80, 160].map(point), 1e-4))
+    fn by_exponent(exponent: f64) -> [Curve; 3] {
+        growing(SIZES.map(|rows| (rows as f64 / SIZES[0] as f64).powf(exponent)))
+    }
+
+    fn searched<'a>(own: &'a [Curve], wide: &'a [Curve]) -> Vec<Searched<'a>> {
+        SIZES.into_iter().zip(own).zip(wide).map(|((rows, own), wide)| Searched { rows, own, wide }).collect()
+    }
+
+    fn question(k: usize) -> Question {
+        let (value_type, metric) = (ValueType::Vector, Metric::L2);
+        Question { value_type, metric, dims: 8, rows: 0, target: 0.95, k, own_type: false, seed: 0 }
+    }
+
+    fn of(curves: &[Curve]) -> Growth {
+        Growth::of(&question(10), &searched(curves, curves))
+    }
+
+    fn hundredfold(growth: Growth) -> f64 {
+        growth.ef_search(10_000, 1_000_000).log(100.0)
     }
 
     #[test]
     fn the_larger_exponent_counts() {
-        let sizes = [2500, 5000, 10_000];
-        let growth = Growth::of(&sizes.map(curve), 0.95);
-        assert_eq!(growth.at_least(&sizes.map(|rows| growing(rows, 0.2)), 0.95), growth);
-        assert_eq!(growth.at_least(&[], 0.95), growth);
-        let larger = growth.at_least(&sizes.map(|rows| growing(rows, 0.4)), 0.95);
-        assert!((larger.ef_search(10_000, 1_000_000) - 100f64.powf(0.4)).abs() < 0.05, "{larger:?}");
+        let growth = of(&by_exponent(0.3));
+        let at_least = |curves: &[Curve]| growth.at_least(&question(10), &searched(curves, curves));
+        assert_eq!(at_least(&by_exponent(0.2)), growth);
+        assert_eq!(at_least(&[]), growth);
+        let larger = hundredfold(at_least(&by_exponent(0.4)));
+        assert!((larger - 0.4).abs() < 1e-3, "{larger}");
     }
 
     #[test]
     fn few_neighbors_may_be_lost_faster_than_many() {
-        let (value_type, metric) = (ValueType::Vector, Metric::L2);
-        let question = |k| Question { value_type, metric, dims: 8, rows: 0, target: 0.95, k, own_type: false, seed: 0 };
-        let exponents =
-            |own, wide| [own, wide].map(|exponent| [2500, 5000, 10_000].map(|rows| growing(rows, exponent)));
-        let factor = |k, own, wide| {
-            let [own, wide] = exponents(own, wide);
-            Growth::of_search(&question(k), &own, &wide).ef_search(10_000, 1_000_000)
+        let exponent = |k, own, wide| {
+            let growth = Growth::of(&question(k), &searched(&by_exponent(own), &by_exponent(wide)));
+            hundredfold(growth)
         };
-        assert!((factor(1, 0.4, 0.2) - 100f64.powf(0.4)).abs() < 0.05, "their own curves are steeper");
-        assert!((factor(1, 0.2, 0.4) - 100f64.powf(0.4)).abs() < 0.05, "the others are");
-        assert!((factor(100, 0.4, 0.2) - 100f64.powf(0.2)).abs() < 0.05, "many neighbors have a small error");
+        assert!((exponent(1, 0.4, 0.2) - 0.4).abs() < 1e-3, "their own curves are steeper");
+        assert!((exponent(1, 0.2, 0.4) - 0.4).abs() < 1e-3, "the others are");
+        assert!((exponent(100, 0.4, 0.2) - 0.2).abs() < 1e-3, "many neighbors have a small error");
+    }
+
+    #[test]
+    fn growth_that_gets_faster_is_expected_to_go_on() {
+        let faster = hundredfold(of(&growing([1.0, 2f64.powf(0.1), 2f64.powf(0.4)])));
+        assert!((faster - 0.4).abs() < 0.01, "the mean of .1 and .3, and their difference: {faster}");
+        let slower = hundredfold(of(&growing([1.0, 2f64.powf(0.3), 2f64.powf(0.4)])));
+        assert!((slower - 0.2).abs() < 0.01, "the mean of .3 and .1: {slower}");
     }
 
     #[test]
     fn growth_is_found_again() {
-        let growth = Growth::of(&[2500, 5000, 10_000].map(curve), 0.95);
-        assert!((growth.ef_search(10_000, 1_000_000) - 100f64.powf(0.3)).abs() < 0.02, "{growth:?}");
+        let growth = of(&by_exponent(0.3));
+        assert!((hundredfold(growth) - 0.3).abs() < 1e-3, "{growth:?}");
         let visits = 1e6f64.ln() / 1e4f64.ln();
         assert!((growth.visits(10_000, 1_000_000) - visits).abs() < 1e-6, "{growth:?}");
         assert!((growth.ef_search(10_000, 500) - 1.0).abs() < 1e-9, "a table is not smaller than its sample");
@@ -160,8 +208,8 @@ mod tests {
 
     #[test]
     fn without_misses_the_usual_growth_is_expected() {
-        let perfect = |rows: usize| (rows, Curve::new(&[Point { ef: 10, recall: 1.0, visited: 100.0 }], 1e-4));
-        let growth = Growth::of(&[perfect(1000), perfect(4000)], 0.95);
+        let perfect = [10, 20].map(|ef| Curve::new(&[Point { ef, recall: 1.0, visited: 100.0 }], 1e-4));
+        let growth = of(&perfect);
         assert!((growth.ef_search(1000, 2000) - 2f64.powf(0.35)).abs() < 1e-9);
     }
 }

@@ -18,8 +18,8 @@ const LEAST_ROWS: u64 = 1000;
 const BYTES_PER_THREAD: usize = 75 << 20;
 /// The cost of a row's neighbors, in bytes of values.
 const PER_ROW: usize = 1 << 10;
-/// The most candidates that are measured again.
-const REFINED: usize = 6;
+/// The most candidates that are measured again, on a graph of another size.
+pub(crate) const REFINED: usize = 6;
 /// The least number of rows in the largest graph, if the sample has them.
 const LEAST_BUILT: usize = 5000;
 
@@ -61,18 +61,13 @@ impl Plan {
         Self { sizes, others: others.unwrap_or(sizes.len() - 1) }
     }
 
-    /// At most this many candidates that would be advised are measured again, on the largest graph.
-    pub(crate) fn refined(&self) -> usize {
-        if self.others == self.sizes.len() - 1 { 0 } else { REFINED }
-    }
-
     /// The number of graphs of indexes of these types, if all wanted are measured again.
     pub(crate) fn steps(&self, types: &[ValueType]) -> usize {
         let of = |&value_type: &ValueType| {
             let references = if shows_growth(value_type, types) { self.sizes.len() } else { 1 };
             references + others(value_type).count()
         };
-        self.refined() + types.iter().map(of).sum::<usize>()
+        REFINED + types.iter().map(of).sum::<usize>()
     }
 }
 

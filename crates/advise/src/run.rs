@@ -8,7 +8,7 @@ use crate::choice::{Choice, Measured, Tried};
 use crate::exact::Limit;
 use crate::growth::Growth;
 use crate::held_out::held_out;
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, REFINED};
 use crate::trial::{Candidate, Form, Trial};
 use crate::values::Values;
 use crate::{AdviseError, Question, exact, least_rows, most_queries, rank};
@@ -144,19 +144,23 @@ impl Trials<'_> {
                 measured.push(self.measure(form, candidate, self.plan.others, growth)?);
             }
         }
-        // Measure what would be advised on the largest graph.
+        // Measure what would be advised on a graph of another size: on the largest one, unless that was the first.
         let largest = self.plan.sizes.len() - 1;
-        let mut left = self.plan.refined();
+        let mut left = REFINED;
         while left > 0 {
             let ranked = self.ranked(&measured);
             let advised = |choice: &Choice| measured.iter().position(|measured| measured.candidate.is(choice));
-            let mut order =
-                ranked.iter().filter_map(advised).filter(|&at| measured[at].rows < self.plan.sizes[largest]);
-            let Some(at) = order.next() else { break };
+            let Some(at) = ranked.iter().filter_map(advised).find(|&at| !measured[at].refined) else { break };
             let (candidate, growth) = (measured[at].candidate, measured[at].growth);
             let form = self.forms.iter().find(|(value_type, _)| *value_type == candidate.value_type);
             let Some((_, form)) = form else { break };
-            measured[at] = self.measure(form, candidate, largest, growth)?;
+            let again = self.measure(form, candidate, if self.plan.others == largest { 0 } else { largest }, growth)?;
+            let mut both = [measured[at].clone(), again];
+            both.sort_by_key(|measured| measured.rows);
+            // Short lists may need a larger `ef_search` sooner than those of the reference.
+            let growth = growth.at_least(self.context.question, &both.each_ref().map(Measured::searched));
+            let [_, larger] = both;
+            measured[at] = Measured { growth, refined: true, ..larger };
             left -= 1;
         }
         self.context.control.progress().add(left as u64);
@@ -173,19 +177,17 @@ impl Trials<'_> {
     /// Measures a type's reference on graphs of all sizes, and the growth that they show.
     fn reference(&self, value_type: ValueType, form: &Form<'_>) -> Result<(Measured, Growth), AdviseError> {
         let (context, candidate) = (self.context, plan::reference(value_type));
-        let (mut wide, mut own) = (Vec::new(), Vec::new());
-        let mut largest = None;
+        let (mut searched, mut largest) = (Vec::new(), None);
         for (&rows, limits) in self.plan.sizes.iter().zip(self.limits) {
             let trial = Trial::build(context, form, candidate, rows, limits)?;
-            let curves = trial.curves(FURTHER)?;
-            wide.push((rows, curves.wide.clone()));
-            own.push((rows, curves.own.clone()));
-            largest = Some((trial, curves));
+            searched.push((rows, trial.curves(FURTHER)?));
+            largest = Some(trial);
             context.control.progress().add(1);
         }
-        let growth = Growth::of_search(context.question, &own, &wide);
-        let (trial, curves) = largest.expect("there are three sizes");
-        Ok((trial.measured(curves, growth)?, growth))
+        let graphs: Vec<_> = searched.iter().map(|(rows, curves)| curves.searched(*rows)).collect();
+        let growth = Growth::of(context.question, &graphs);
+        let ((_, curves), trial) = searched.pop().zip(largest).expect("there are three sizes");
+        Ok((Measured { refined: true, ..trial.measured(curves, growth)? }, growth))
     }
 
     /// Measures a candidate on a graph of one size.

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::choice::{Choice, Measured, least_ef};
 use crate::curve::{Curve, Point};
 use crate::exact::Limit;
-use crate::growth::Growth;
+use crate::growth::{Growth, Searched};
 use crate::question::HALF_A_MISS;
 use crate::run::Context;
 use crate::values::Values;
@@ -130,7 +130,7 @@ impl<'a> Trial<'a> {
     /// The measurements, with the visits at the `ef_search` that the whole table needs.
     pub(crate) fn measured(
         &self,
-        Curves { own: curve, aim, .. }: Curves,
+        Curves { own: curve, wide, aim }: Curves,
         growth: Growth,
     ) -> Result<Measured, AdviseError> {
         let ef = least_ef(self.context.question, aim, &curve, self.rows, growth);
@@ -138,12 +138,14 @@ impl<'a> Trial<'a> {
             candidate: self.candidate,
             aim,
             curve,
+            wide,
             rows: self.rows,
             seconds: self.seconds,
             elements_per_row: self.finished.graph.len() as f64 / self.rows.max(1) as f64,
             hot_share: self.hot_share(ef)?,
             value_len: self.form.rows.mean_len(),
             growth,
+            refined: false,
         })
     }
 
@@ -192,7 +194,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Searches all queries with one `ef_search`, and counts visits per element in `visits`.
-    fn search(&self, ef: usize, visits: Option<&[AtomicU32]>) -> Result<Searched, AdviseError> {
+    fn search(&self, ef: usize, visits: Option<&[AtomicU32]>) -> Result<Found, AdviseError> {
         let queries = &self.form.queries;
         let (k, wide) = (self.context.question.k, self.context.question.wide());
         let one = |searcher: &mut Searcher, query: usize| {
@@ -227,7 +229,7 @@ impl<'a> Trial<'a> {
         let [hits, squares, wide_hits, visited] = self.context.pool.run(all)?;
         let mean = |sum: usize| sum as f64 / queries.len() as f64;
         let variance = (mean(squares) - mean(hits).powi(2)).max(0.0);
-        Ok(Searched {
+        Ok(Found {
             own: mean(hits) / k as f64,
             error: (variance / queries.len() as f64).sqrt() / k as f64,
             wide: mean(wide_hits) / wide as f64,
@@ -244,8 +246,15 @@ pub(crate) struct Curves {
     pub(crate) aim: f64,
 }
 
+impl Curves {
+    /// The curves as those of a graph of `rows` rows.
+    pub(crate) fn searched(&self, rows: usize) -> Searched<'_> {
+        Searched { rows, own: &self.own, wide: &self.wide }
+    }
+}
+
 /// Recall of `k` neighbors with its standard error, recall of `Question::wide` neighbors, and mean visits per query.
-struct Searched {
+struct Found {
     own: f64,
     error: f64,
     wide: f64,
