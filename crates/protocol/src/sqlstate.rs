@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn only_codes_of_failures_are_taken() {
         assert_eq!(SqlState::new(*b"57014"), Some(SqlState::QUERY_CANCELED));
-        assert_eq!(SqlState::new(*b"0A000").unwrap().as_str(), "0A000");
+        let unsupported = SqlState::new(*b"0A000").unwrap();
+        assert_eq!((unsupported.as_str(), unsupported.to_string()), ("0A000", "0A000".to_owned()));
         for bad in [b"00000", b"01000", b"02000", b"xx000", b"5701 ", b"\xff\xff\xff\xff\xff"] {
             assert_eq!(SqlState::new(*bad), None, "{bad:?}");
         }

@@ -76,6 +76,18 @@ fn pings_come_before_the_build() {
 }
 
 #[test]
+fn hello_says_what_is_wanted() {
+    let admission = [
+        ("hello", SessionState::Admission),
+        ("hello_check", SessionState::CheckAdmission),
+        ("hello_advise", SessionState::AdviceAdmission),
+    ];
+    for (hello, state) in admission {
+        assert_eq!(run(&[('c', hello)]), Ok(state), "{hello}");
+    }
+}
+
+#[test]
 fn nothing_is_cancelled_before_hello() {
     for step in ["cancel", "heartbeat", "tuples", "index_pages"] {
         assert!(run(&[('c', step)]).is_err(), "{step}");

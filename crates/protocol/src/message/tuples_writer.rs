@@ -107,6 +107,7 @@ mod tests {
             for second in [false, true] {
                 assert!(writer.is_empty(), "second batch: {second}");
                 writer.push([1, 2, 3, 4, 5, 6], b"value of a");
+                assert!(!writer.is_empty());
                 writer.push([7; 6], if varying { b"b" } else { b"value of b" });
                 let len = writer.len();
                 let (mut bytes, crc) = frame(&mut writer);
