@@ -34,8 +34,8 @@ const MOST: f64 = 1.0;
 const LEVELS: [(f64, f64); 6] = [(0.5, 1.0), (0.7, 2.0), (1.0, 3.0), (1.5, 2.0), (2.5, 1.0), (4.0, 0.5)];
 
 impl Growth {
-    /// Fits the growth to graphs of ascending sizes. If the last two differ by a larger exponent than those before, the growth is expected
-    /// to go on like that.
+    /// Fits the growth to graphs of ascending sizes, each about twice as large as the one before. If the exponent is larger between the
+    /// last two than between the two before, it is expected to rise once more by as much.
     pub(crate) fn of(question: &Question, graphs: &[Searched<'_>]) -> Self {
         let mut visits = Mean::default();
         for (level, weight) in LEVELS {
