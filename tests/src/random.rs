@@ -1,4 +1,5 @@
-/// Reproducible random numbers (SplitMix64).
+/// Reproducible random numbers (SplitMix64). Not a library's generator, whose numbers may change with its version: figures of many reports
+/// and some tests belong to the sets that these numbers make.
 pub struct Random(u64);
 
 impl Random {
