@@ -82,7 +82,7 @@ pub(crate) struct Measured {
     /// Mean bytes of a value in the index.
     pub(crate) value_len: usize,
     pub(crate) growth: Growth,
-    /// Whether graphs of several sizes show the growth of this candidate.
+    /// Whether graphs of several sizes have been measured, so that they show the growth of this candidate itself.
     pub(crate) refined: bool,
 }
 

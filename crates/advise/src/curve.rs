@@ -49,7 +49,8 @@ impl Curve {
             return None;
         }
         let Some(before) = at.checked_sub(1) else {
-            // In inverse proportion to `ef_search`: between the points, misses mostly change faster, and less so towards small `ef_search`.
+            // Below the first point, misses are taken to be in inverse proportion to `ef_search`. Between the points they change faster, but
+            // more slowly the smaller `ef_search` is.
             let below = misses - self.misses[0];
             return (below <= FURTHEST.ln()).then(|| (self.efs[0] - below).exp());
         };
