@@ -37,5 +37,5 @@ pub use pgvector::{PAGE_SIZE, ValueType};
 pub use reader::{FileSource, OpenError, PageSource};
 pub use tid::Tid;
 pub use tuple::{ElementTuple, NeighborTuple, Tuple};
-pub use verify::{LayerReport, Problems, Report, TooLarge, verify, verify_bytes, verify_within};
+pub use verify::{LayerReport, Lists, Problems, Reach, Report, Scanned, TooLarge, verify, verify_bytes, verify_within};
 pub use writer::PageWriter;

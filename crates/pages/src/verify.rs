@@ -6,12 +6,18 @@ mod reach;
 mod report;
 mod scan;
 
+use std::io;
+use std::ops::Range;
+
 use pgvector::ValueType;
 
+use crate::verify::index::Index;
 use crate::verify::memory::Memory;
-use crate::{PAGE_SIZE, Page, PageBytes, PageSource};
+use crate::{PAGE_SIZE, Page, PageBytes, PageError, PageSource};
 
+pub use lists::Lists;
 pub use memory::TooLarge;
+pub use reach::Reach;
 pub use report::{LayerReport, Problems, Report};
 
 /// Work that reads no pages calls [`PageSource::pause`] after this many steps: some milliseconds.
@@ -48,38 +54,78 @@ pub fn verify_within(
     value_type: Option<ValueType>,
     memory: u64,
 ) -> Result<Report, TooLarge> {
-    let mut report = Report { blocks: source.blocks(), ..Report::default() };
-    let memory = &mut Memory::new(memory);
-    let Some(mut index) = scan::scan(source, value_type, &mut report, memory)? else { return Ok(report) };
-    chain::check(&index, source, &mut report, memory)?;
-    index.assign_neighbors(source, &mut report);
-    lists::check(source, &index, &mut report);
-    reach::check(source, &index, &mut report, memory)?;
-    Ok(report)
+    let scanned = Scanned::new(source, value_type, memory)?;
+    let blocks = 0..source.blocks();
+    let lists = scanned.lists(source, blocks);
+    let reach = scanned.reach(source)?;
+    Ok(scanned.report([lists], reach))
 }
 
-/// Calls `work` with each valid page, in block order. With `complain`, invalid pages are reported as errors, and all-zero ones
-/// as warnings.
-fn for_each_page<E>(
+/// The first stage of [`verify`]: all tuples are read and checked one by one. The other stages, [`Self::lists`] and [`Self::reach`],
+/// depend on nothing but this one, so that several threads can take parts of them.
+pub struct Scanned {
+    /// `None` without a meta page: then there is nothing to verify.
+    index: Option<Index>,
+    report: Report,
+    /// What the first stage has left of the memory.
+    memory: Memory,
+}
+
+impl Scanned {
+    /// Reads all blocks once, in order.
+    ///
+    /// # Errors
+    /// [`TooLarge`] if more memory is needed; it has not been allocated.
+    pub fn new(source: &mut dyn PageSource, value_type: Option<ValueType>, memory: u64) -> Result<Self, TooLarge> {
+        let mut report = Report { blocks: source.blocks(), ..Report::default() };
+        let mut memory = Memory::new(memory);
+        let mut index = scan::scan(source, value_type, &mut report, &mut memory)?;
+        if let Some(index) = &mut index {
+            chain::check(index, source, &mut report, &mut memory)?;
+            index.assign_neighbors(source, &mut report);
+        }
+        Ok(Self { index, report, memory })
+    }
+
+    /// Checks the neighbor tuples of a range of blocks.
+    pub fn lists(&self, source: &mut dyn PageSource, blocks: Range<u32>) -> Lists {
+        self.index.as_ref().map_or_else(Lists::default, |index| lists::check(source, index, blocks))
+    }
+
+    /// Checks the entry point, and what can be reached from it. Reads pages with neighbor tuples several times.
+    ///
+    /// # Errors
+    /// [`TooLarge`] if more memory is needed; it has not been allocated.
+    pub fn reach(&self, source: &mut dyn PageSource) -> Result<Reach, TooLarge> {
+        self.index
+            .as_ref()
+            .map_or_else(|| Ok(Reach::default()), |index| reach::check(source, index, self.memory.clone()))
+    }
+
+    /// The findings of all stages. `lists` of all blocks, in block order.
+    pub fn report(self, lists: impl IntoIterator<Item = Lists>, reach: Reach) -> Report {
+        let Self { index, mut report, .. } = self;
+        if let Some(index) = index {
+            let links = lists::add(lists, &index, &mut report);
+            reach.add(&links, &mut report);
+        }
+        report
+    }
+}
+
+/// A page, or why it is none, or why it cannot be read.
+type Found<'a> = io::Result<Result<Page<'a>, PageError>>;
+
+/// Calls `work` with each block of a range, in order.
+fn for_each_block<E>(
     source: &mut dyn PageSource,
-    report: &mut Report,
-    complain: bool,
-    mut work: impl FnMut(&Page<'_>, &mut Report) -> Result<(), E>,
+    blocks: Range<u32>,
+    mut work: impl FnMut(u32, Found<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
-    for block in 0..source.blocks() {
-        if let Err(error) = source.read(block, &mut bytes) {
-            if complain {
-                report.errors.add_unreadable(block, &error);
-            }
-            continue;
-        }
-        match Page::parse(block, &bytes) {
-            Ok(page) => work(&page, report)?,
-            // Left by a crash while the file was extended: harmful only if a link leads to it.
-            Err(error @ crate::PageError::New { .. }) => report.warnings.add(complain, format_args!("{error}")),
-            Err(error) => report.errors.add(complain, format_args!("{error}")),
-        }
+    for block in blocks {
+        let read = source.read(block, &mut bytes);
+        work(block, read.map(|()| Page::parse(block, &bytes)))?;
     }
     Ok(())
 }

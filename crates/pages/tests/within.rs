@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use graph::{Graph, GraphParts, HeapTid, HeapTids, ValueType};
-use lantern_index_pages::{PageBytes, PageSource, TooLarge, verify, verify_bytes, verify_within};
+use lantern_index_pages::{
+    MetaPage, Page, PageBytes, PageSource, Scanned, TooLarge, verify, verify_bytes, verify_within,
+};
 use support::sample;
 
 const ELEMENTS: u32 = 40_000;
@@ -123,4 +125,27 @@ fn a_small_world_is_read_a_few_times() {
     assert!(report.is_ok() && report.layers[0].reachable == ELEMENTS.into(), "{report}");
     println!("{} pages, {} reads", pages.len(), source.reads);
     assert!(source.reads < 8 * pages.len(), "{} reads of {} pages", source.reads, pages.len());
+}
+
+/// Several threads may check the lists of ranges of blocks: what they find is what one finds.
+#[test]
+fn lists_are_checked_in_parts() {
+    let mut pages = pages();
+    let entry = MetaPage::parse(&Page::parse(0, &pages[0]).unwrap()).unwrap().entry;
+    for (_, page) in pages.iter_mut().enumerate().skip(1).step_by(7).filter(|(block, _)| *block != entry.block as usize)
+    {
+        let element = (u32::from_le_bytes(page[24..28].try_into().unwrap()) & 0x7fff) as usize;
+        // An element's tuple begins with its type, 1. Marked as deleted, so that lists of other pages link to it.
+        if page[element] == 1 {
+            page[element + 2] = 1;
+        }
+    }
+    let whole = verify(&mut pages.as_slice(), None);
+    assert!(whole.errors.count() > 500 && whole.layers.len() > 1, "{whole}");
+    let scanned = Scanned::new(&mut pages.as_slice(), None, u64::MAX).unwrap();
+    let blocks = pages.len() as u32;
+    let parts = [0..1, 1..blocks / 3, blocks / 3..blocks / 2, blocks / 2..blocks];
+    let lists = parts.map(|part| scanned.lists(&mut pages.as_slice(), part));
+    let reach = scanned.reach(&mut pages.as_slice()).unwrap();
+    assert_eq!(scanned.report(lists, reach).to_string(), whole.to_string());
 }

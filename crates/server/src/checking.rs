@@ -1,11 +1,11 @@
-//! A check: receives the pages of an index, verifies them and measures the recall of searches.
+//! A check: receives the pages of an index, verifies them meanwhile, and measures the recall of searches.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use distance::{Elements, Kernel, Least, kernel};
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
-use pages::{Estimate, Linked, PAGE_SIZE, PageBytes, PageSource, Report, verify_within};
+use pages::{Estimate, Linked, PAGE_SIZE, PageBytes, PageSource, Report, Scanned, TooLarge};
 use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
@@ -22,6 +22,8 @@ const MAX_SAMPLE: usize = 10_000;
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
+/// Pages whose lists a thread checks at a time.
+const PAGES_TOGETHER: u32 = 1 << 8;
 /// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
 /// values are, the more elements fit on a page.
 const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
@@ -57,48 +59,95 @@ impl CheckNeed {
     }
 }
 
-/// The pages of an index as they arrive.
-pub(crate) struct Incoming {
+/// The pages of an index, which are verified while they arrive.
+pub(crate) struct Incoming<'a> {
     pages: Vec<PageBytes>,
+    blocks: u32,
+    /// Waits for the next pages, whose order the session has checked.
+    next: &'a mut dyn FnMut() -> Result<protocol::Pages, SessionError>,
+    control: &'a Control,
+    /// Why no more pages arrive.
+    failure: Option<SessionError>,
 }
 
-impl Incoming {
-    pub(crate) fn new(check: &Check, control: &Control) -> Result<Self, SessionError> {
+impl<'a> Incoming<'a> {
+    pub(crate) fn new(
+        check: &Check,
+        next: &'a mut dyn FnMut() -> Result<protocol::Pages, SessionError>,
+        control: &'a Control,
+    ) -> Result<Self, SessionError> {
         let mut pages = Vec::new();
         let room = pages.try_reserve_exact(check.blocks as usize);
         room.map_err(|_| BuildError::Memory("no memory for the pages of the index".to_owned()))?;
         control.progress().enter(Phase::Rows, check.blocks.into());
-        Ok(Self { pages })
+        Ok(Self { pages, blocks: check.blocks, next, control, failure: None })
     }
 
-    /// Adds the next pages; the session has checked their order.
-    pub(crate) fn add(&mut self, pages: &protocol::Pages, control: &Control) {
-        let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
-        let room = self.pages.capacity() - self.pages.len();
-        self.pages.extend_from_slice(&whole[..whole.len().min(room)]);
-        control.progress().add(whole.len() as u64);
+    /// Checks each page when it has arrived.
+    pub(crate) fn scan(mut self, value_type: ValueType, need: &CheckNeed) -> Result<Received, SessionError> {
+        let scanned = until_stopped(|| Scanned::new(&mut self, Some(value_type), need.elements));
+        let scanned = scanned.map_err(|stopped| self.failure.take().unwrap_or(stopped))?;
+        Ok(Received { scanned: scanned.map_err(|error| too_large(&error, need))?, pages: self.pages })
     }
 
-    pub(crate) fn blocks(&self) -> u32 {
-        self.pages.len() as u32
+    /// Waits for a page.
+    fn receive(&mut self, block: u32) -> Result<(), SessionError> {
+        while self.pages.len() <= block as usize {
+            let pages = (self.next)()?;
+            let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
+            let room = self.pages.capacity() - self.pages.len();
+            self.pages.extend_from_slice(&whole[..whole.len().min(room)]);
+            self.control.progress().add(whole.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+impl PageSource for Incoming<'_> {
+    fn blocks(&self) -> u32 {
+        self.blocks
     }
 
-    /// Verifies the pages and measures the recall of searches, unless they have errors that no insert has caused.
+    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+        self.pause();
+        if let Err(error) = self.receive(block) {
+            self.failure = Some(error);
+            stop();
+        }
+        self.pages.as_slice().read(block, page)
+    }
+
+    fn pause(&mut self) {
+        pause(self.control);
+    }
+}
+
+/// All pages of an index, each of which has been checked on its own.
+pub(crate) struct Received {
+    scanned: Scanned,
+    pages: Vec<PageBytes>,
+}
+
+impl Received {
+    /// Checks what pages have to do with each other, and measures the recall of searches, unless the pages have errors that no insert has
+    /// caused.
     pub(crate) fn check(
-        &self,
+        self,
         spec: &BuildSpec,
         check: &Check,
         need: &CheckNeed,
         pool: &Pool,
         control: &Control,
     ) -> Result<Findings, SessionError> {
+        let Self { scanned, pages } = self;
         control.progress().enter(Phase::Graph, check.blocks.into());
-        let report = verify(&self.pages, spec.value_type, need.elements, control)?;
+        let report = until_stopped(|| pool.run(|| together(scanned, &pages, control)))?;
+        let report = report.map_err(|error| too_large(&error, need))?;
         let mut findings = findings(&report);
         if report.errors.lasting() == 0 && check.sample > 0 {
             let ef = usize::from(check.ef_search.clamp(1, MAX_EF_SEARCH));
             let sample = Sample { spec, count: check.sample as usize, ef };
-            let (sampled, recall) = pool.run(|| sample.recall(&self.pages, control))?;
+            let (sampled, recall) = pool.run(|| sample.recall(&pages, control))?;
             findings.sampled = sampled;
             findings.recall_ppm = recall.map_or(u32::MAX, |recall| (recall * 1e6).round() as u32);
         }
@@ -106,14 +155,25 @@ impl Incoming {
     }
 }
 
-/// The panic payload that ends a cancelled verification.
-struct Stopped;
+/// One thread follows the links from the entry point, while the others check the lists of ranges of pages.
+fn together(scanned: Scanned, pages: &[PageBytes], control: &Control) -> Result<Report, TooLarge> {
+    let source = || Source { pages, control };
+    let starts: Vec<u32> = (0..pages.blocks()).step_by(PAGES_TOGETHER as usize).collect();
+    let lists = |&start: &u32| {
+        let blocks = start..pages.blocks().min(start + PAGES_TOGETHER);
+        let count = blocks.len() as u64;
+        let lists = scanned.lists(&mut source(), blocks);
+        control.progress().add(count);
+        lists
+    };
+    let all = || starts.par_iter().map(lists).collect::<Vec<_>>();
+    let (reach, lists) = rayon::join(|| scanned.reach(&mut source()), all);
+    Ok(scanned.report(lists, reach?))
+}
 
 struct Source<'a> {
     pages: &'a [PageBytes],
     control: &'a Control,
-    /// The number of pages that the first pass, which reads in order, has read.
-    read: u32,
 }
 
 impl PageSource for Source<'_> {
@@ -123,31 +183,38 @@ impl PageSource for Source<'_> {
 
     fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
         self.pause();
-        if block >= self.read {
-            self.control.progress().add(u64::from(block + 1 - self.read));
-            self.read = block + 1;
-        }
         self.pages.read(block, page)
     }
 
     fn pause(&mut self) {
-        if self.control.is_cancelled() {
-            resume_unwind(Box::new(Stopped));
-        }
+        pause(self.control);
     }
 }
 
-fn verify(pages: &[PageBytes], value_type: ValueType, memory: u64, control: &Control) -> Result<Report, SessionError> {
-    let work = || verify_within(&mut Source { pages, control, read: 0 }, Some(value_type), memory);
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(report) => report.map_err(|error| {
-            let (needed, reserved) = (Size(error.needed), Size(memory));
-            BuildError::Memory(format!("the elements of the index need about {needed}, and {reserved} are reserved"))
-                .into()
-        }),
-        Err(panic) if panic.is::<Stopped>() => Err(BuildError::Cancelled.into()),
-        Err(panic) => resume_unwind(panic),
+/// The panic payload that ends a verification early.
+struct Stopped;
+
+fn pause(control: &Control) {
+    if control.is_cancelled() {
+        stop();
     }
+}
+
+fn stop() -> ! {
+    resume_unwind(Box::new(Stopped))
+}
+
+/// Runs a verification; [`stop`] ends it as cancelled.
+fn until_stopped<T>(work: impl FnOnce() -> T) -> Result<T, SessionError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| match panic.is::<Stopped>() {
+        true => BuildError::Cancelled.into(),
+        false => resume_unwind(panic),
+    })
+}
+
+fn too_large(error: &TooLarge, need: &CheckNeed) -> SessionError {
+    let (needed, reserved) = (Size(error.needed), Size(need.elements));
+    BuildError::Memory(format!("the elements of the index need about {needed}, and {reserved} are reserved")).into()
 }
 
 fn findings(report: &Report) -> Findings {

@@ -204,19 +204,19 @@ impl Build {
     }
 
     fn check(&mut self, check: &Check, need: &CheckNeed, pool: &Pool) -> Result<Done, SessionError> {
-        let mut index = Incoming::new(check, &self.control)?;
         self.send(Event::Started)?;
-        let checksum = loop {
-            match self.input.blocking_recv() {
-                Some(Input::Pages(pages)) => index.add(&pages, &self.control),
-                Some(Input::EndOfIndex(checksum)) => break checksum,
-                Some(Input::Rows(_) | Input::End) => return Err(mixed()),
-                None => return Err(BuildError::Cancelled.into()),
-            }
+        let mut next = || match self.input.blocking_recv() {
+            Some(Input::Pages(pages)) => Ok(pages),
+            Some(Input::Rows(_) | Input::End | Input::EndOfIndex(_)) => Err(mixed()),
+            None => Err(BuildError::Cancelled.into()),
+        };
+        let index = Incoming::new(check, &mut next, &self.control)?.scan(self.spec.value_type, need)?;
+        // The session has found all pages to be there.
+        let Some(Input::EndOfIndex(checksum)) = self.input.blocking_recv() else {
+            return Err(BuildError::Cancelled.into());
         };
         let findings = index.check(&self.spec, check, need, pool, &self.control)?;
-        let blocks = index.blocks();
-        drop(index);
+        let blocks = check.blocks;
         tracing::info!(
             blocks,
             elements = findings.live,

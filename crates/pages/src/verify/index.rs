@@ -1,5 +1,5 @@
 use crate::format::TID_LEN;
-use crate::verify::memory::{Memory, TooLarge};
+use crate::verify::memory::{Bits, Memory, TooLarge};
 use crate::verify::{PAUSE, Report};
 use crate::{MetaPage, PageSource, Tid};
 
@@ -49,13 +49,16 @@ pub(super) struct Index {
     slots: Vec<u32>,
     /// In the order of TIDs.
     pub elements: Vec<Element>,
+    /// By element: whether it is live. Lists name elements in any order, and bits of all of them fit into the processor's cache.
+    live: Bits,
     /// By neighbor tuple: the element it belongs to.
     owners: Vec<u32>,
 }
 
 impl Index {
     pub(super) fn new(meta: MetaPage) -> Self {
-        Self { meta, next: Vec::new(), starts: Vec::new(), slots: Vec::new(), elements: Vec::new(), owners: Vec::new() }
+        let (next, starts, slots, elements, owners) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { meta, next, starts, slots, elements, live: Bits::default(), owners }
     }
 
     /// Begins a block, on which everything lies that is added until the next call; its page names the `next` block. Blocks come
@@ -76,6 +79,7 @@ impl Index {
             return self.add_unreadable(memory);
         }
         memory.push(&mut self.slots, number)?;
+        memory.push_bit(&mut self.live, number as usize, element.live)?;
         memory.push(&mut self.elements, element)
     }
 
@@ -118,11 +122,16 @@ impl Index {
         }
     }
 
-    pub(super) fn element(&self, tid: Tid) -> Option<(u32, &Element)> {
+    /// The number of an element.
+    pub(super) fn number(&self, tid: Tid) -> Option<u32> {
         match self.slot(tid)? {
-            Slot::Element(number) => Some((number, &self.elements[number as usize])),
+            Slot::Element(number) => Some(number),
             Slot::Neighbor(_) => None,
         }
+    }
+
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        self.live.is_set(number as usize)
     }
 
     /// The element that a neighbor tuple belongs to.
@@ -134,8 +143,9 @@ impl Index {
 
     /// The entry point, if it is a live element of the level that the meta page gives.
     pub(super) fn entry(&self) -> Option<(u32, &Element)> {
-        let entry = self.element(self.meta.entry)?;
-        (entry.1.live && i16::from(entry.1.level) == self.meta.entry_level).then_some(entry)
+        let number = self.number(self.meta.entry)?;
+        let element = &self.elements[number as usize];
+        (element.live && i16::from(element.level) == self.meta.entry_level).then_some((number, element))
     }
 
     /// Assigns every neighbor tuple to its element: exactly one, on the same or a lower block.

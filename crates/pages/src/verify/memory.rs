@@ -9,6 +9,7 @@ pub struct TooLarge {
 }
 
 /// Accounts for the memory of a verification.
+#[derive(Clone)]
 pub(super) struct Memory {
     limit: u64,
     taken: u64,
@@ -65,6 +66,17 @@ impl Memory {
         Ok(Bits(self.filled(0, count.div_ceil(64))?))
     }
 
+    /// Appends a bit, the one with number `at`.
+    pub(super) fn push_bit(&mut self, bits: &mut Bits, at: usize, set: bool) -> Result<(), TooLarge> {
+        if at.is_multiple_of(64) {
+            self.push(&mut bits.0, 0)?;
+        }
+        if set {
+            bits.set(at);
+        }
+        Ok(())
+    }
+
     /// Frees a vector.
     pub(super) fn free<T>(&mut self, values: Vec<T>) {
         self.taken -= (values.capacity() * size_of::<T>()) as u64;
@@ -72,6 +84,7 @@ impl Memory {
 }
 
 /// A bit for each block or element.
+#[derive(Default)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {

@@ -1,22 +1,38 @@
 use crate::format::neighbor_count;
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Bits, Memory, TooLarge};
-use crate::verify::{LayerReport, PAUSE, Report};
+use crate::verify::{LayerReport, PAUSE, Problems, Report};
 use crate::{NO_BLOCK, NeighborTuple, PAGE_SIZE, Page, PageBytes, PageSource, Tid, Tuple};
+
+/// What can be reached from the entry point.
+#[derive(Default)]
+pub struct Reach {
+    /// From the entry point's layer down to 0; links are not counted.
+    layers: Vec<LayerReport>,
+    errors: Problems,
+    warnings: Problems,
+}
+
+impl Reach {
+    /// Adds what was found, and the number of links by layer, to the report.
+    pub(super) fn add(self, links: &[u64], report: &mut Report) {
+        let links = |layer: u8| links.get(usize::from(layer)).copied().unwrap_or_default();
+        report.layers =
+            self.layers.into_iter().map(|layer| LayerReport { links: links(layer.layer), ..layer }).collect();
+        report.errors.append(self.errors);
+        report.warnings.append(self.warnings);
+    }
+}
 
 /// Checks the entry point and counts, layer by layer, the elements that can be reached from it.
 ///
 /// Links are not kept in memory, where they would take many times more than everything else. Instead, pages with reached
 /// elements are read in block order, repeatedly, until no reached element is left to expand. Each read expands at least one
 /// element.
-pub(super) fn check(
-    source: &mut dyn PageSource,
-    index: &Index,
-    report: &mut Report,
-    memory: &mut Memory,
-) -> Result<(), TooLarge> {
+pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memory) -> Result<Reach, TooLarge> {
+    let mut found = Reach::default();
     let meta = &index.meta;
-    let (mut top, mut has_rows) = (None, false);
+    let (mut top, mut has_rows, mut live) = (None, false, 0u64);
     let mut on_layer = [0u64; 256];
     for (number, element) in index.elements.iter().enumerate() {
         if number.is_multiple_of(PAUSE) {
@@ -25,6 +41,7 @@ pub(super) fn check(
         if element.live {
             top = top.max(Some(element.level));
             has_rows |= element.rows;
+            live += 1;
             on_layer[usize::from(element.level)] += 1;
         }
     }
@@ -33,20 +50,20 @@ pub(super) fn check(
     }
     if meta.entry.block == NO_BLOCK {
         // VACUUM removes the entry point before it marks the last elements as deleted, and may be interrupted between the two.
-        let problems = if has_rows { &mut report.errors } else { &mut report.warnings };
-        problems.add(top.is_some(), format_args!("no entry point, but {} elements", report.live));
+        let problems = if has_rows { &mut found.errors } else { &mut found.warnings };
+        problems.add(live > 0, format_args!("no entry point, but {live} elements"));
         let odd = meta.entry != Tid::INVALID || meta.entry_level != -1;
-        report.warnings.add(odd, format_args!("no entry point, but an offset or a level of it"));
-        return Ok(());
+        found.warnings.add(odd, format_args!("no entry point, but an offset or a level of it"));
+        return Ok(found);
     }
     let Some((entry, element)) = index.entry() else {
         let (tid, level) = (meta.entry, meta.entry_level);
-        report.errors.push(format_args!("entry point {tid}: not a live element of level {level}"));
-        return Ok(());
+        found.errors.push(format_args!("entry point {tid}: not a live element of level {level}"));
+        return Ok(found);
     };
     let level = element.level;
     // Only a warning: searches find elements of higher levels through lower layers.
-    report.warnings.add(top > Some(level), format_args!("entry point {}: an element has a higher level", meta.entry));
+    found.warnings.add(top > Some(level), format_args!("entry point {}: an element has a higher level", meta.entry));
 
     let mut walk = Walk {
         index,
@@ -56,17 +73,15 @@ pub(super) fn check(
         pending: memory.bits(index.blocks())?,
         count: 0,
     };
-    let links = std::mem::take(&mut report.links);
     for layer in (0..=level).rev() {
         let reachable = walk.layer(source, layer, entry);
         let elements = on_layer[usize::from(layer)];
-        let links = links.get(usize::from(layer)).copied().unwrap_or_default();
-        report.layers.push(LayerReport { layer, elements, reachable, links });
+        found.layers.push(LayerReport { layer, elements, reachable, links: 0 });
         let missing = elements - reachable;
         let problem = format_args!("layer {layer}: {missing} elements cannot be reached from the entry point");
-        report.warnings.add(missing > 0, problem);
+        found.warnings.add(missing > 0, problem);
     }
-    Ok(())
+    Ok(found)
 }
 
 /// A breadth-first walk along the links of one layer.
@@ -129,19 +144,20 @@ impl Walk<'_> {
             return;
         }
         for neighbor in tuple.on_layer(self.layer, element.level, m).take_while(|slot| slot.is_valid()) {
-            if let Some((number, other)) = self.index.element(neighbor)
-                && other.live
-                && other.level >= self.layer
+            let Some(number) = self.index.number(neighbor) else { continue };
+            // Most neighbors have been reached already: their elements need not be read.
+            if !self.reached.is_set(number as usize)
+                && self.index.is_live(number)
+                && self.index.elements[number as usize].level >= self.layer
             {
                 self.reach(number);
             }
         }
     }
 
+    /// Counts an element that has not been reached before.
     fn reach(&mut self, number: u32) {
-        if self.reached.set(number as usize) {
-            return;
-        }
+        self.reached.set(number as usize);
         self.count += 1;
         // Two elements may name the same neighbor tuple, which then belongs to the first one only.
         let neighbor = self.index.elements[number as usize].neighbor();

@@ -57,6 +57,18 @@ impl Problems {
         self.push(format_args!("block {block}: cannot be read: {error}"));
     }
 
+    /// Adds the problems found in a later part of the index.
+    pub(super) fn append(&mut self, other: Self) {
+        let kept = |lasting| usize::try_from(lasting).map_or(KEPT, |count| count.min(KEPT));
+        let (at, mut lasting) = (kept(self.lasting), other.first);
+        let passing = lasting.split_off(kept(other.lasting));
+        self.first.splice(at..at, lasting);
+        self.first.extend(passing);
+        self.first.truncate(KEPT);
+        self.lasting += other.lasting;
+        self.passing += other.passing;
+    }
+
     pub(super) fn add(&mut self, when: bool, problem: fmt::Arguments<'_>) {
         if when {
             self.push(problem);
@@ -110,8 +122,6 @@ pub struct Report {
     pub mean_pages: f64,
     /// Unused bytes of the data pages.
     pub free_bytes: u64,
-    /// Links by layer, until they are moved into `layers`.
-    pub(super) links: Vec<u64>,
     /// Problems that make pgvector misbehave.
     pub errors: Problems,
     /// Problems that are legal, but unusual or harmful.
@@ -195,5 +205,25 @@ mod tests {
         (0..KEPT).for_each(|at| problems.push(format_args!("more {at}")));
         assert_eq!(problems.first().len(), KEPT);
         assert_eq!((problems.first()[1].as_str(), problems.first()[KEPT - 1].as_str()), ("b", "more 47"));
+    }
+
+    #[test]
+    fn parts_are_appended_as_if_they_were_one() {
+        // Lasting and passing problems of two parts, fewer and more than are kept.
+        for counts in
+            [[(1, 2), (2, 1)], [(KEPT, 3), (2, 2)], [(0, KEPT), (1, 1)], [(20, 20), (60, 9)], [(0, 0), (3, 4)]]
+        {
+            let (mut whole, mut parts) = (Problems::default(), Problems::default());
+            for (part, (lasting, passing)) in counts.into_iter().enumerate() {
+                let mut next = Problems::default();
+                for problems in [&mut whole, &mut next] {
+                    (0..lasting).for_each(|at| problems.push(format_args!("part {part}: {at}")));
+                    (0..passing).for_each(|at| problems.push_passing(format_args!("part {part}: new {at}")));
+                }
+                parts.append(next);
+            }
+            let of = |problems: &Problems| (problems.count(), problems.lasting(), problems.first().to_vec());
+            assert_eq!(of(&parts), of(&whole), "{counts:?}");
+        }
     }
 }

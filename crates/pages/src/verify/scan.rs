@@ -3,8 +3,8 @@ use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, max_level};
 use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len, is_zero};
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Memory, TooLarge};
-use crate::verify::{PAUSE, Report, for_each_page};
-use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageSource, Tid, Tuple};
+use crate::verify::{PAUSE, Report, for_each_block};
+use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageError, PageSource, Tid, Tuple};
 
 /// Reads all pages: collects the tuples and checks each of them on its own. `None` without a meta page.
 pub(super) fn scan(
@@ -16,14 +16,22 @@ pub(super) fn scan(
     let mut scan = Scan { index: None, value_type, rows: Vec::new() };
     let blocks = source.blocks();
     report.value_type = value_type;
-    for_each_page(source, report, true, |page, report| {
-        memory.has_read(page.block(), blocks);
-        check_frame(page, report);
-        if page.block() == 0 {
-            scan.meta_page(page, report);
-            return Ok(());
+    for_each_block(source, 0..blocks, |block, found| {
+        memory.has_read(block, blocks);
+        match found {
+            Ok(Ok(page)) => {
+                check_frame(&page, report);
+                if block > 0 {
+                    return scan.data_page(&page, report, memory);
+                }
+                scan.meta_page(&page, report);
+            }
+            // Left by a crash while the file was extended: harmful only if a link leads to it.
+            Ok(Err(error @ PageError::New { .. })) => report.warnings.push(format_args!("{error}")),
+            Ok(Err(error)) => report.errors.push(format_args!("{error}")),
+            Err(error) => report.errors.add_unreadable(block, &error),
         }
-        scan.data_page(page, report, memory)
+        Ok(())
     })?;
     memory.has_read(blocks, blocks);
     let Scan { index, mut rows, .. } = scan;
