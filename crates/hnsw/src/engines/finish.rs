@@ -33,9 +33,11 @@ const DRAWN: [usize; 2] = [128, 1024];
 /// Navigation is left out if a trial of it on what the guard's probes miss mends less than this share of the loss.
 const MENDED: f32 = 0.1;
 
-/// It is also left out if the trial raises the recall of all probes by less than this. The graph would take twice the CPU time, and its
-/// recall for other queries would hardly differ.
+/// It is also left out if the trial raises the recall of all probes by less than `GAINED`, or by less than `CLEAR_GAIN` and less than this
+/// share of all that searches miss. The graph would take twice the CPU time, and its recall for other queries would hardly differ.
 const GAINED: f32 = 0.003;
+const CLEAR_GAIN: f32 = 0.01;
+const OF_MISSES: f32 = 1.0 / 16.0;
 
 /// Random streams for links across and for missed elements; the layers use lower numbers.
 const ACROSS: u64 = 1 << 32;
@@ -45,9 +47,13 @@ const MISSED: u64 = ACROSS + 1;
 /// is lost.
 const LITTLE: f32 = 2.0 * CLEARLY;
 
-/// The fewest elements for which insertion is tried if searches still get lost. With fewer, a sample does not fit into the build's reserved
-/// memory, and costs as much as it may gain.
-const MANY: usize = 40_000;
+/// With a lower recall even from the true nearest element, the lists themselves may be poor, not only the way to them. Embeddings have .83
+/// to .95, by `m`.
+const POOR: f32 = 0.75;
+
+/// With fewer elements, a trial costs about as much as insertion and tells little: insertion builds the second graph at once, which must
+/// then gain twice as much.
+const MANY: usize = 8000;
 
 /// Turns the candidates of any engine into a finished graph.
 #[derive(Clone, Copy)]
@@ -112,10 +118,9 @@ impl Completion<'_> {
         Ok(Finished { graph, values: store.clone(), order, report })
     }
 
-    /// Fills the lists of layer 0 and measures the graph. If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller,
-    /// or these do not help, it tries navigation, if the table is not too large for that ([`navigate::may_mend`]), and a trial shows that it
-    /// mends some of the loss. If searches still lose more than [`LITTLE`] and insertion has a higher recall on a sample, insertion builds a
-    /// second graph, and the better one is used.
+    /// Fills the lists of layer 0, measures the graph, and tries remedies if searches lose more than chance. If they still lose more than
+    /// [`LITTLE`], or the lists are [`POOR`], and insertion has a higher recall on a sample, insertion builds a second graph, and the better
+    /// one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -129,47 +134,66 @@ impl Completion<'_> {
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if !mendable || !measured.quality.loses() || !control.runs(Pass::Remedies) {
+        if !mendable || !control.runs(Pass::Remedies) {
             return Ok(measured);
         }
+        if measured.quality.loses() {
+            measured = self.mended(measured, &sample, (&points, &order))?;
+        }
+        let quality = measured.quality;
+        let falls_short = quality.loses() && quality.lost() > LITTLE || quality.local < POOR;
+        let finds_more = || {
+            let tried = trial::run_of_near(self.setup, &points, &order)?;
+            Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(CLEARLY)))
+        };
+        if falls_short && self.trial && (points.len() < MANY || finds_more()?) {
+            // All points are inserted, and their lists filled once more.
+            control.progress().expect_more(2 * points.len() as u64);
+            let gain = if points.len() < MANY { 2.0 * CLEARLY } else { CLEARLY };
+            let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
+            select::fill(&mut draft, 0, gathered, searched, pool, control)?;
+            let quality = pool.run(|| sample.quality(&draft, control))?;
+            if quality.finds_more_than(&measured.quality, gain) {
+                return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
+            }
+        }
+        Ok(measured)
+    }
+
+    /// If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller, or these do not help, it tries navigation, if the
+    /// table is not too large for that ([`navigate::may_mend`]), and a trial shows that it mends enough. `points` and `order` as in
+    /// [`Gathered`].
+    fn mended(
+        self,
+        mut measured: Measured,
+        sample: &Guard<'_>,
+        (points, order): (&[u32], &[u32]),
+    ) -> Result<Measured, BuildError> {
+        let Setup { spec, pool, control, .. } = self.setup;
         // The selection has freed many small blocks, which the remedies cannot reuse.
         memory::give_back();
         let quality_of = |draft: &Draft| pool.run(|| sample.quality(draft, control));
         if measured.quality.lost() > ISLANDS {
-            measured = self.link_across(measured, &points, quality_of)?;
+            measured = self.link_across(measured, points, quality_of)?;
             memory::give_back();
         }
         // Navigation selects all neighbors again, and would drop most links across.
         let may_mend = navigate::may_mend(measured.quality.lost(), points.len());
         let navigation = Navigation::new(spec.ef_construction, self.space, pool, control);
+        let Quality { low, .. } = measured.quality;
+        let enough = GAINED.max(MENDED * measured.quality.lost()).max(CLEAR_GAIN.min(OF_MISSES * (1.0 - low)));
         let mends = || {
             let mut tried = self.copy(&measured.draft)?;
             let missed = pool.run(|| sample.missed(&tried, control))?;
-            navigation.try_for(&mut tried, &points, &missed)?;
-            let gain = quality_of(&tried)?.low - measured.quality.low;
-            Ok::<_, BuildError>(gain >= GAINED.max(MENDED * measured.quality.lost()))
+            navigation.try_for(&mut tried, points, &missed)?;
+            Ok::<_, BuildError>(quality_of(&tried)?.low - low >= enough)
         };
         if measured.remedy == Remedy::None && may_mend && mends()? {
             let mut mended = self.copy(&measured.draft)?;
-            navigation.improve(&mut mended, (&points, &order))?;
+            navigation.improve(&mut mended, (points, order))?;
             let quality = quality_of(&mended)?;
             if quality.finds_more_than(&measured.quality, 0.0) {
                 measured = Measured { quality, draft: mended, remedy: Remedy::Navigation };
-            }
-        }
-        let inserts = measured.quality.loses()
-            && measured.quality.lost() > LITTLE
-            && self.trial
-            && points.len() >= MANY
-            && trial::run(self.setup, &points, trial::FEWEST)?.is_some_and(|tried| tried.insertion_finds_more(CLEARLY));
-        if inserts {
-            // All points are inserted, and their lists filled once more.
-            control.progress().expect_more(2 * points.len() as u64);
-            let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
-            select::fill(&mut draft, 0, gathered, searched, pool, control)?;
-            let quality = quality_of(&draft)?;
-            if quality.finds_more_than(&measured.quality, CLEARLY) {
-                return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
             }
         }
         Ok(measured)

@@ -26,6 +26,8 @@ pub(crate) const MOST: usize = 8000;
 const QUERIES: usize = 800;
 /// Sample and queries together have at most a `PART`th of all rows: their values are copied.
 const PART: usize = 4;
+/// Points in a run of near points.
+const RUN: usize = 64;
 /// Neighbors per query.
 const K: usize = 10;
 /// Up to this many distances per search, on average, insertion costs less than to find candidates for bulk. Embeddings take several hundred.
@@ -83,13 +85,34 @@ fn counts(points: usize, most: usize) -> (usize, usize) {
     (count * QUERIES / wanted, count)
 }
 
-/// Builds and searches both graphs of a sample of `points`, at most `most` ([`FEWEST`] to [`MOST`]); `None` if there are too few points.
+/// Builds and searches both graphs of a random sample of `points`, at most `most` ([`FEWEST`] to [`MOST`]); `None` if there are too few
+/// points.
 pub(crate) fn run(setup: &Setup, points: &[u32], most: usize) -> Result<Option<Trial>, BuildError> {
-    let Setup { spec, measure, pool, control, store, .. } = setup;
-    let mut random = Random::new(spec.seed).fork(u64::MAX - 1);
+    let mut random = random(setup);
     let (queries, count) = counts(points.len(), most);
     let drawn = random.shuffled_sample(count, points.len());
-    let drawn: Vec<u32> = drawn.into_iter().map(|at| points[at as usize]).collect();
+    compare(setup, &drawn.into_iter().map(|at| points[at as usize]).collect::<Vec<_>>(), queries)
+}
+
+/// [`run`] with a sample of about [`FEWEST`] points, made of runs of near points, so that it has groups like those of the table. `order` has
+/// the positions of `points`, near points adjacent.
+pub(crate) fn run_of_near(setup: &Setup, points: &[u32], order: &[u32]) -> Result<Option<Trial>, BuildError> {
+    let mut random = random(setup);
+    let (queries, count) = counts(points.len(), FEWEST);
+    let runs = random.shuffled_sample(count / RUN, points.len() / RUN);
+    let mut drawn: Vec<u32> = runs.into_iter().flat_map(|run| &order[run as usize * RUN..][..RUN]).copied().collect();
+    random.shuffle(&mut drawn);
+    drawn.iter_mut().for_each(|at| *at = points[*at as usize]);
+    compare(setup, &drawn, queries.min(drawn.len()))
+}
+
+fn random(setup: &Setup) -> Random {
+    Random::new(setup.spec.seed).fork(u64::MAX - 1)
+}
+
+/// Compares graphs of all but the first `queries` of the `drawn` points.
+fn compare(setup: &Setup, drawn: &[u32], queries: usize) -> Result<Option<Trial>, BuildError> {
+    let Setup { spec, measure, pool, control, store, .. } = setup;
     let (queries, rows) = drawn.split_at(queries);
     if queries.is_empty() || rows.len() <= 2 * usize::from(spec.m) {
         return Ok(None);
@@ -177,6 +200,7 @@ mod tests {
             let (queries, count) = counts(points, MOST);
             assert!(counts(points, FEWEST).1 <= count);
             assert_eq!(count as u64, pages::sizes::in_trial(points as u64), "{points}");
+            assert_eq!(counts(points, FEWEST).1 as u64, pages::sizes::in_late_trial(points as u64), "{points}");
             assert!(queries <= count / 3 && (queries == super::QUERIES || points < 11_200), "{points}: {queries}");
         }
     }

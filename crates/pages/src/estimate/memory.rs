@@ -3,8 +3,8 @@ use pgvector::ValueType;
 use super::Estimate;
 use crate::IncomingVerifier;
 use sizes::{
-    CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_BITS, PACKED_CODE, PACKED_CODES, REVERSE, in_trial,
-    kept, room,
+    CANDIDATE, CELL, FILLED, FULL, INVERTED, LINK, PACKED, PACKED_BITS, PACKED_CODE, PACKED_CODES, REVERSE,
+    in_late_trial, in_trial, kept, room,
 };
 
 /// The sizes of the engine's structures in this formula. Tests of `hnsw` compare each with the structure.
@@ -48,6 +48,12 @@ pub mod sizes {
         ((elements / 16).clamp(2000, 8000) + 800).min(elements / 4)
     }
 
+    /// As [`in_trial`], for a trial after the graph.
+    #[must_use]
+    pub fn in_late_trial(elements: u64) -> u64 {
+        in_trial(elements).min(2800)
+    }
+
     /// Candidates come in beyond those that are kept, before they are sorted.
     #[must_use]
     pub const fn room(kept: u64) -> u64 {
@@ -75,6 +81,9 @@ const CHOOSING: u64 = 75;
 const BY_PRODUCTS: u64 = 32;
 /// Bytes per element for the position of its value, needed if rows did not come in the order of the table.
 const PLACED: u64 = 4;
+
+/// Bytes per element for its number and its position among near elements.
+const ORDERED: u64 = 8;
 
 /// Batches of rows and pages in transit between the backend and its thread, and their copies in TLS buffers.
 const PER_BACKEND: u64 = 4 << 20;
@@ -126,8 +135,14 @@ impl Estimate {
         // TIDs are sorted from one array into another; until then each row also has the number of its element.
         let row = 2 * 6 + 4;
         // A trial has ended before the candidates of the build are found.
-        let trial = in_trial(self.elements).saturating_mul(element + 2 * self.value_len as u64 + self.codes());
-        let all = self.elements.saturating_mul(element).max(trial).saturating_add(self.rows.saturating_mul(row));
+        let of_trial = element + 2 * self.value_len as u64 + self.codes();
+        let trial = in_trial(self.elements).saturating_mul(of_trial);
+        // A late one has the graph's lists beside it, and the elements' order.
+        let lists = PLACED + upper + 2 * m * LINK + ORDERED;
+        let late =
+            in_late_trial(self.elements).saturating_mul(of_trial).saturating_add(self.elements.saturating_mul(lists));
+        let all = self.elements.saturating_mul(element).max(trial).max(late);
+        let all = all.saturating_add(self.rows.saturating_mul(row));
         let packed = (PACKED * 4).max(PACKED_CODES * PACKED_CODE) * self.codes();
         let leaf = match self.value_type {
             ValueType::SparseVec => {
