@@ -22,8 +22,8 @@ const MAX_SAMPLE: usize = 10_000;
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Pages whose lists a thread checks at a time.
-const PAGES_TOGETHER: u32 = 1 << 8;
+/// Parts of the pages whose lists threads check: enough for many threads, and few, as each may find a hundred problems.
+const PARTS: u32 = 64;
 /// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
 /// values are, the more elements fit on a page.
 const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
@@ -158,15 +158,15 @@ impl Received {
 /// One thread follows the links from the entry point, while the others check the lists of ranges of pages.
 fn together(scanned: Scanned, pages: &[PageBytes], control: &Control) -> Result<Report, TooLarge> {
     let source = || Source { pages, control };
-    let starts: Vec<u32> = (0..pages.blocks()).step_by(PAGES_TOGETHER as usize).collect();
-    let lists = |&start: &u32| {
-        let blocks = start..pages.blocks().min(start + PAGES_TOGETHER);
+    let start = |part: u32| (u64::from(pages.blocks()) * u64::from(part) / u64::from(PARTS)) as u32;
+    let lists = |part| {
+        let blocks = start(part)..start(part + 1);
         let count = blocks.len() as u64;
         let lists = scanned.lists(&mut source(), blocks);
         control.progress().add(count);
         lists
     };
-    let all = || starts.par_iter().map(lists).collect::<Vec<_>>();
+    let all = || (0..PARTS).into_par_iter().map(lists).collect::<Vec<_>>();
     let (reach, lists) = rayon::join(|| scanned.reach(&mut source()), all);
     Ok(scanned.report(lists, reach?))
 }
