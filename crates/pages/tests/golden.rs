@@ -106,6 +106,16 @@ fn an_interrupted_vacuum_leaves_no_errors() {
     without_rows(&mut pages, &tids);
     let report = check(&pages);
     assert!(report.is_ok(), "{report}");
+    let odd = |pages: &[PageBytes]| {
+        check(pages).warnings.first().iter().any(|warning| warning.contains("no entry point, but an"))
+    };
+    assert!(!odd(&pages));
+    // An offset without a block, then a level.
+    for (at, byte) in [(44, 3), (46, 0)] {
+        let mut pages = pages.clone();
+        pages[0][at] = byte;
+        assert!(odd(&pages), "{at}");
+    }
 }
 
 #[test]

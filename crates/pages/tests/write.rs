@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use graph::ValueType;
 use lantern_index_pages::{
-    FileSource, IndexMeta, Layout, LayoutError, PAGE_SIZE, PageSource, Report, SEGMENT_BLOCKS, verify,
+    FileSource, IndexMeta, Layout, LayoutError, PAGE_SIZE, PageBytes, PageSource, Report, SEGMENT_BLOCKS, verify,
 };
 use support::{Sample, Values, equal_rows, sample, samples};
 
@@ -26,6 +27,60 @@ fn every_sample_passes() {
         assert!(report.layers.iter().all(|layer| layer.elements == layer.reachable), "{name}\n{report}");
         assert_eq!(sample.receive(&sample.pages()), Ok(()), "{name}");
     }
+}
+
+/// Links by layer, and the number of pages of a layer-0 list's neighbors, as counted in the graph itself.
+#[test]
+fn links_and_their_pages_are_counted() {
+    for (name, sample) in samples().into_iter().filter(|(_, sample)| !sample.graph.is_empty()) {
+        let (graph, layout, report) = (&sample.graph, sample.layout(), check(&sample));
+        for layer in &report.layers {
+            let on_layer = graph.elements().filter(|&element| graph.level(element) >= layer.layer);
+            let links: usize = on_layer.map(|element| graph.neighbors(element, layer.layer).len()).sum();
+            assert_eq!(layer.links, links as u64, "{name}, layer {}", layer.layer);
+        }
+        let pages_of = |element: u32| {
+            let block = |&neighbor: &u32| layout.element(neighbor).block;
+            graph.neighbors(element, 0).iter().map(block).collect::<HashSet<u32>>().len()
+        };
+        let pages: usize = graph.elements().map(pages_of).sum();
+        let mean = pages as f64 / graph.len() as f64;
+        assert!((report.mean_pages - mean).abs() < 1e-9, "{name}: {} pages, {mean} expected", report.mean_pages);
+    }
+}
+
+#[test]
+fn a_lower_entry_point_and_unreachable_elements_are_warned_of() {
+    let sample = sample(ValueType::Vector, 3, 2, 300, 3);
+    let layout = sample.layout();
+    let warnings = |pages: &[PageBytes]| {
+        let report = verify(&mut &pages[..], None);
+        assert!(report.is_ok(), "{report}");
+        report.warnings.first().join("; ")
+    };
+    // The entry point becomes an element of level 0, which links to no other layer.
+    let mut pages = sample.pages();
+    let low = sample.graph.elements().find(|&element| sample.graph.level(element) == 0).unwrap();
+    let tid = layout.element(low);
+    let entry = [tid.block.to_le_bytes().as_slice(), &tid.offset.to_le_bytes(), &0i16.to_le_bytes()].concat();
+    pages[0][40..48].copy_from_slice(&entry);
+    let found = warnings(&pages);
+    assert!(found.contains("an element has a higher level") && !found.contains("cannot be reached"), "{found}");
+    // In a ring, the elements behind one without links cannot be reached.
+    let mut pages = sample.pages();
+    for &element in sample.graph.neighbors(sample.graph.entry().unwrap(), 0) {
+        let tid = layout.neighbor(element);
+        let page = &mut pages[tid.block as usize];
+        let pointer = 24 + 4 * (usize::from(tid.offset) - 1);
+        let start = (u32::from_le_bytes(page[pointer..pointer + 4].try_into().unwrap()) & 0x7fff) as usize;
+        let slots = usize::from(u16::from_le_bytes([page[start + 2], page[start + 3]]));
+        for slot in 0..slots {
+            page[start + 4 + 6 * slot..][..6].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0]);
+        }
+    }
+    let found = warnings(&pages);
+    assert!(found.contains("layer 0: ") && found.contains("cannot be reached"), "{found}");
+    assert!(!found.contains("an element has a higher level"), "{found}");
 }
 
 #[test]
