@@ -51,8 +51,7 @@ const LITTLE: f32 = 2.0 * CLEARLY;
 /// to .95 with `m` of 8 and 16.
 const POOR: f32 = 0.75;
 
-/// With fewer elements, a trial costs about as much as insertion and tells little: insertion builds the second graph at once, which must
-/// then gain twice as much.
+/// The fewest elements for which insertion is tried. With fewer, a trial costs about as much as insertion, and tells little.
 const MANY: usize = 8000;
 
 /// Turns the candidates of any engine into a finished graph.
@@ -146,14 +145,13 @@ impl Completion<'_> {
             let tried = trial::run_of_near(self.setup, &points, &order)?;
             Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(CLEARLY)))
         };
-        if falls_short && self.trial && (points.len() < MANY || finds_more()?) {
+        if falls_short && self.trial && points.len() >= MANY && finds_more()? {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);
-            let gain = if points.len() < MANY { 2.0 * CLEARLY } else { CLEARLY };
             let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;
             let quality = pool.run(|| sample.quality(&draft, control))?;
-            if quality.finds_more_than(&measured.quality, gain) {
+            if quality.finds_more_than(&measured.quality, CLEARLY) {
                 return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
             }
         }
