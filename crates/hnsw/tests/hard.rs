@@ -112,7 +112,7 @@ fn crowd_and_others() -> impl FnMut(usize) -> Vec<f32> {
 }
 
 #[test]
-fn the_rounding_errors_of_a_crowd_are_followed_where_searches_follow_them() {
+fn a_crowd_whose_distances_are_rounding_errors_is_built_by_insertion() {
     let rows: Vec<Vec<f32>> = (0..20_000).map(crowd_and_others()).collect();
     let spec = BuildSpec { metric: Metric::Cosine, ..spec(64, 16) };
     let finished = build(EngineKind::Bulk, &spec, &rows).unwrap();

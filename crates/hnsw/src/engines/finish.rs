@@ -140,7 +140,7 @@ impl Completion<'_> {
             measured = self.mended(measured, &sample, (&points, &order))?;
         }
         let quality = measured.quality;
-        let falls_short = quality.loses() && quality.lost() > LITTLE || quality.local < POOR;
+        let falls_short = (quality.loses() && quality.lost() > LITTLE) || quality.local < POOR;
         let finds_more = || {
             let tried = trial::run_of_near(self.setup, &points, &order)?;
             Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(CLEARLY)))
