@@ -9,7 +9,7 @@ use graph::ValueType;
 use lantern_index_pages::{
     FileSource, IndexMeta, Layout, LayoutError, PAGE_SIZE, PageBytes, PageSource, Report, SEGMENT_BLOCKS, verify,
 };
-use support::{Sample, Values, equal_rows, sample, samples};
+use support::{Sample, Values, equal_rows, sample, samples, tuple_start};
 
 fn check(sample: &Sample) -> Report {
     let pages = sample.pages();
@@ -71,8 +71,7 @@ fn a_lower_entry_point_and_unreachable_elements_are_warned_of() {
     for &element in sample.graph.neighbors(sample.graph.entry().unwrap(), 0) {
         let tid = layout.neighbor(element);
         let page = &mut pages[tid.block as usize];
-        let pointer = 24 + 4 * (usize::from(tid.offset) - 1);
-        let start = (u32::from_le_bytes(page[pointer..pointer + 4].try_into().unwrap()) & 0x7fff) as usize;
+        let start = tuple_start(page, tid.offset);
         let slots = usize::from(u16::from_le_bytes([page[start + 2], page[start + 3]]));
         for slot in 0..slots {
             page[start + 4 + 6 * slot..][..6].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0]);

@@ -11,8 +11,6 @@ pub(super) struct Element {
     pub neighbor: [u8; TID_LEN],
     pub level: u8,
     pub version: u8,
-    /// Not marked as deleted.
-    pub live: bool,
     /// Has a heap TID. VACUUM removes heap TIDs long before it marks an element as deleted.
     pub rows: bool,
 }
@@ -39,7 +37,7 @@ const NEIGHBOR: u32 = 1 << 31;
 /// Stands for a slot whose tuple could not be read, a neighbor tuple without an element, or a block without a page.
 const NONE: u32 = u32::MAX;
 
-/// All tuples of an index. Takes 28 bytes for an element and its neighbor tuple, and 9 for a block.
+/// All tuples of an index. Takes 27 bytes and a bit for an element and its neighbor tuple, and 9 for a block.
 pub(super) struct Index {
     pub meta: MetaPage,
     /// By block: the next block of the chain, and whether the block has a page at all.
@@ -49,7 +47,7 @@ pub(super) struct Index {
     slots: Vec<u32>,
     /// In the order of TIDs.
     pub elements: Vec<Element>,
-    /// By element: whether it is live. Lists name elements in any order, and bits of all of them fit into the processor's cache.
+    /// By element: whether it is live, that is, not marked as deleted. Lists name elements in any order, and bits of all of them fit into the processor's cache.
     live: Bits,
     /// By neighbor tuple: the element it belongs to.
     owners: Vec<u32>,
@@ -72,14 +70,14 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn add_element(&mut self, element: Element, memory: &mut Memory) -> Result<(), TooLarge> {
+    pub(super) fn add_element(&mut self, element: Element, live: bool, memory: &mut Memory) -> Result<(), TooLarge> {
         // 2^31 elements need a file of at least 200 GiB; later ones are not kept.
         let number = self.elements.len() as u32;
         if number >= NEIGHBOR {
             return self.add_unreadable(memory);
         }
         memory.push(&mut self.slots, number)?;
-        memory.push_bit(&mut self.live, number as usize, element.live)?;
+        memory.push_bit(&mut self.live, number as usize, live)?;
         memory.push(&mut self.elements, element)
     }
 
@@ -145,7 +143,7 @@ impl Index {
     pub(super) fn entry(&self) -> Option<(u32, &Element)> {
         let number = self.number(self.meta.entry)?;
         let element = &self.elements[number as usize];
-        (element.live && i16::from(element.level) == self.meta.entry_level).then_some((number, element))
+        (self.is_live(number) && i16::from(element.level) == self.meta.entry_level).then_some((number, element))
     }
 
     /// Assigns every neighbor tuple to its element: exactly one, on the same or a lower block.

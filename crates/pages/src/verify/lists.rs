@@ -70,8 +70,8 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn tuple(&mut self, tuple: &NeighborTuple<'_>) {
-        let Some((_, &element)) = self.index.owner(tuple.tid()) else { return };
-        let (tid, Element { level, version, live, .. }) = (element.tid(), element);
+        let Some((number, &element)) = self.index.owner(tuple.tid()) else { return };
+        let (tid, Element { level, version, .. }) = (element.tid(), element);
         let expected = neighbor_count(level, self.index.meta.m);
         if usize::from(tuple.count()) != expected {
             // pgvector treats such an element as one without neighbors.
@@ -88,7 +88,7 @@ impl Check<'_> {
             let found = tuple.version();
             self.lists.errors.push(format_args!("element {tid}: version {version}, its neighbor tuple's {found}"));
         }
-        if !live {
+        if !self.index.is_live(number) {
             let linked = tuple.slots().any(Tid::is_valid);
             return self.lists.errors.add(linked, format_args!("element {tid}: deleted, but has neighbors"));
         }

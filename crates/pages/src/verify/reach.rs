@@ -38,7 +38,7 @@ pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memo
         if number.is_multiple_of(PAUSE) {
             source.pause();
         }
-        if element.live {
+        if index.is_live(number as u32) {
             top = top.max(Some(element.level));
             has_rows |= element.rows;
             live += 1;

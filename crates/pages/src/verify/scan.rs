@@ -102,10 +102,9 @@ impl Scan {
                         neighbor: element.neighbor_tid().to_bytes(),
                         level: element.level(),
                         version: element.version(),
-                        live: element.deleted() == 0,
                         rows: element.heap_tids()[0].is_valid(),
                     };
-                    index.add_element(kept, memory)?;
+                    index.add_element(kept, element.deleted() == 0, memory)?;
                     collect_rows(&element, &mut self.rows, report, memory)?;
                 }
                 Ok(Tuple::Neighbor(neighbor)) => {

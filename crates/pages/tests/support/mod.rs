@@ -97,6 +97,12 @@ fn bits_of_pad(dims: u32) -> u32 {
     dims.next_multiple_of(8) - dims
 }
 
+/// Where a tuple begins in the bytes of its page, by the tuple's line pointer.
+pub fn tuple_start(page: &PageBytes, offset: u16) -> usize {
+    let pointer = 24 + 4 * (usize::from(offset) - 1);
+    (u32::from_le_bytes(page[pointer..pointer + 4].try_into().unwrap()) & 0x7fff) as usize
+}
+
 /// 25 rows of one value, in elements of 10, 10 and 5 rows.
 pub fn equal_rows() -> Sample {
     let mut heap_tids = HeapTids::default();
