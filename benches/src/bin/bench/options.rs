@@ -9,7 +9,7 @@ use super::peer::Peer;
 /// What to measure.
 #[derive(Args, Debug)]
 pub struct BenchOptions {
-    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384 and wordnet-1152 (116,659
+    /// Sets: minilm-384, glove-100, fashion-mnist (Debian's package dataset-fashion-mnist), wordnet-384, -1152 and -1536 (116,659
     /// definitions, embedded at first use), synthetic-DIMS, or the path of an .npy or .fvecs file
     #[arg(long = "set", value_name = "LIST", value_delimiter = ',', default_value = "minilm-384")]
     pub sets: Vec<String>,

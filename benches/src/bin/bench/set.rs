@@ -98,8 +98,8 @@ fn vectors(name: &str, options: &SetOptions) -> Result<(Vectors, Vectors, Metric
             let [base, queries] = [images("train-images-idx3-ubyte.gz")?, images("t10k-images-idx3-ubyte.gz")?];
             (base, queries, Metric::L2)
         }
-        "wordnet-384" | "wordnet-1152" => {
-            let (base, queries) = wordnet::embeddings(if name == "wordnet-384" { 384 } else { 1152 })?;
+        "wordnet-384" | "wordnet-1152" | "wordnet-1536" => {
+            let (base, queries) = wordnet::embeddings(name)?;
             (base, queries, Metric::Cosine)
         }
         _ => match name.strip_prefix("synthetic-") {

@@ -1,5 +1,5 @@
 """Embeds the definitions of WordNet with all-MiniLM-L6-v2, without torch. Writes PREFIX-384_base.npy and PREFIX-384_query.npy with the mean
-over tokens, as the model's authors do, and PREFIX-1152_… with mean, first token and maximum concatenated."""
+over tokens, as the model's authors do, PREFIX-1152_… with mean, first token and maximum concatenated, and PREFIX-1536_… with the minimum, too."""
 import importlib.util
 import os
 import pathlib
@@ -63,7 +63,8 @@ def embed(tokens, mask):
         x = normalize(dense(inner, f"{name}.output.dense") + x, f"{name}.output")
     mask = mask[:, :, None].astype(numpy.float32)
     x = x.reshape(rows, length, DIMS)
-    pooled = (x * mask).sum(1) / mask.sum(1), x[:, 0], (x + unseen[:, 0, 0, :, None]).max(1)
+    beyond = unseen[:, 0, 0, :, None]
+    pooled = (x * mask).sum(1) / mask.sum(1), x[:, 0], (x + beyond).max(1), (x - beyond).min(1)
     return numpy.concatenate([part / numpy.linalg.norm(part, axis=1, keepdims=True) for part in pooled], axis=1)
 
 
@@ -74,7 +75,7 @@ tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
 tokenizer.enable_truncation(LONGEST)
 tokenizer.no_padding()
 texts = [text.ids for text in tokenizer.encode_batch(list(dict.fromkeys(definitions(folder))))]
-vectors = numpy.empty((len(texts), 3 * DIMS), numpy.float16)
+vectors = numpy.empty((len(texts), 4 * DIMS), numpy.float16)
 # Sorted by length, so that the texts of a batch are about equally long.
 order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
 for start in range(0, len(order), BATCH):
@@ -86,7 +87,7 @@ for start in range(0, len(order), BATCH):
     vectors[batch] = embed(tokens, numpy.arange(tokens.shape[1]) < lengths[:, None])
 vectors = vectors[numpy.random.default_rng(1).permutation(len(vectors))]
 for part, rows in ("query", vectors[:QUERIES]), ("base", vectors[QUERIES:]):
-    for dims in 3 * DIMS, DIMS:
+    for dims in 4 * DIMS, 3 * DIMS, DIMS:
         # Write atomically: rename the complete file.
         path = f"{prefix}-{dims}_{part}"
         numpy.save(f"{path}.part.npy", rows[:, :dims])

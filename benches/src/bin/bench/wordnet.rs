@@ -1,5 +1,5 @@
 //! 116,659 real embeddings that anyone can reproduce: the definitions of WordNet, embedded by the model all-MiniLM-L6-v2. They have 384
-//! dimensions, or 1,152 by concatenating three ways of pooling.
+//! dimensions, or 1,152 or 1,536 by concatenating three or four ways of pooling.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,10 +13,10 @@ use super::venv;
 const TEXTS: &str = "/usr/share/wordnet";
 const SCRIPT: &str = include_str!("wordnet.py");
 
-/// Rows and queries of 384 or 1,152 dimensions. They are embedded at first use, which takes some minutes.
-pub fn embeddings(dims: usize) -> Result<(Vectors, Vectors)> {
+/// Rows and queries of `wordnet-384`, `wordnet-1152` or `wordnet-1536`. They are embedded at first use, which takes some minutes.
+pub fn embeddings(name: &str) -> Result<(Vectors, Vectors)> {
     let dir = step::work_dir()?.join("bench");
-    let [base, queries] = ["base", "query"].map(|part| dir.join(format!("wordnet-{dims}_{part}.npy")));
+    let [base, queries] = ["base", "query"].map(|part| dir.join(format!("{name}_{part}.npy")));
     if !base.is_file() {
         if !Path::new(TEXTS).join("data.noun").is_file() {
             apt::install(&["wordnet-base".to_owned()])?;
