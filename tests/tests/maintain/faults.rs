@@ -1,14 +1,13 @@
 //! However a rebuild is interrupted, no index is left over and no writer fails.
 
 use std::io::{BufRead, BufReader};
-use std::process::Child;
 use std::time::Duration;
 
 use anyhow::Result;
 use harness::{Direction, Session, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{PATIENCE, Running, Scene, Writers, command, files, wait_for_advice, worn};
+use crate::scene::{Killed, PATIENCE, Running, Scene, Writers, command, files, wait_for_advice, worn};
 
 /// What a rebuild waits for when it is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -215,16 +214,6 @@ fn what_stays_behind_is_named() {
     other.execute("ROLLBACK").unwrap();
     assert_eq!(scene.maintain("kept", &["--rebuild", "--drop-leftovers"]).0, 0);
     expect_nothing_left(&mut session, "the next run");
-}
-
-/// A process that does not outlive the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

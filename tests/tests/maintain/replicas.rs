@@ -1,11 +1,11 @@
 //! Replicas that lag, and replicas that retain dead rows on the primary.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use harness::{Cluster, Session, wait_for};
 
-use crate::scene::{PATIENCE, Scene, command, files, finished, wait_for_advice, worn};
+use crate::scene::{Killed, PATIENCE, Scene, command, files, finished, wait_for_advice, worn};
 
 /// Runs `maintain` on the primary, and checks that it leaves all indexes alone.
 fn expect(scene: &Scene, arguments: &[&str], words: &str) {
@@ -95,16 +95,6 @@ fn replicas_that_are_behind_or_keep_dead_rows_postpone_a_rebuild() {
     assert_ne!(files(&mut session), before);
     // The dead rows are gone, and it is not rebuilt again.
     wait_for_advice(&scene, "copied", "a_worn", "unused");
-}
-
-/// A program that is killed at the end of the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -227,3 +227,13 @@ impl Writers {
         assert!(!errors.contains("ERROR") && !errors.contains("aborted"), "{errors}");
     }
 }
+
+/// A program that is killed at the end of the test.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
