@@ -24,11 +24,11 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
 /// The error of the first page, if no page of the file belongs to an hnsw index. A file with a single such page is a
 /// damaged index: the report has the details.
 fn foreign(source: &mut FileSource) -> Option<String> {
-    let mut bytes = Box::new([0; PAGE_SIZE]);
+    let mut buffer = Box::new([0; PAGE_SIZE]);
     let mut first = None;
     for block in 0..source.blocks() {
-        let problem = match source.read(block, &mut bytes) {
-            Ok(()) => Page::parse(block, &bytes).err()?.to_string(),
+        let problem = match source.read(block, &mut buffer) {
+            Ok(bytes) => Page::parse(block, bytes).err()?.to_string(),
             Err(error) => format!("block {block}: cannot be read: {error}"),
         };
         first.get_or_insert(problem);

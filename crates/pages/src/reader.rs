@@ -12,11 +12,11 @@ pub trait PageSource {
     /// The number of blocks.
     fn blocks(&self) -> u32;
 
-    /// Reads a block.
+    /// Reads a block, into `buffer` if it is not in memory.
     ///
     /// # Errors
     /// If there is no such block, or it cannot be read.
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()>;
+    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes>;
 
     /// Called every few milliseconds by work that reads no pages, to allow cancellation: it may panic to end the work.
     fn pause(&mut self) {}
@@ -28,9 +28,8 @@ impl PageSource for &[PageBytes] {
         u32::try_from(self.len()).unwrap_or(NO_BLOCK)
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
-        *page = *self.get(block as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(())
+    fn read<'a>(&'a mut self, block: u32, _: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
+        Ok(self.get(block as usize).ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 }
 
@@ -101,9 +100,10 @@ impl PageSource for FileSource {
         self.blocks
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         let segment = self.segments.get_mut((block / SEGMENT_BLOCKS) as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
         segment.seek(SeekFrom::Start(u64::from(block % SEGMENT_BLOCKS) * PAGE_SIZE as u64))?;
-        segment.read_exact(page)
+        segment.read_exact(buffer)?;
+        Ok(buffer)
     }
 }

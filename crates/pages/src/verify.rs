@@ -122,10 +122,10 @@ fn for_each_block<E>(
     blocks: Range<u32>,
     mut work: impl FnMut(u32, Found<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+    let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
     for block in blocks {
-        let read = source.read(block, &mut bytes);
-        work(block, read.map(|()| Page::parse(block, &bytes)))?;
+        let read = source.read(block, &mut buffer);
+        work(block, read.map(|bytes| Page::parse(block, bytes)))?;
     }
     Ok(())
 }

@@ -32,9 +32,9 @@ impl PageSource for Counting<'_> {
         self.pages.len() as u32
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         self.reads += 1;
-        self.pages.read(block, page)
+        self.pages.read(block, buffer)
     }
 
     fn pause(&mut self) {

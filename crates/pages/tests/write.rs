@@ -197,9 +197,8 @@ fn segments_are_one_relation() {
     sparse("16384.2", 9);
     let mut source = FileSource::open(&first).unwrap();
     assert_eq!(source.blocks(), SEGMENT_BLOCKS + 3);
-    let mut page = [0; PAGE_SIZE];
-    source.read(SEGMENT_BLOCKS, &mut page).unwrap();
-    assert_eq!(page[..6], [7, 7, 7, 7, 7, 0]);
-    assert!(source.read(SEGMENT_BLOCKS + 3, &mut page).is_err());
+    let mut buffer = [0; PAGE_SIZE];
+    assert_eq!(source.read(SEGMENT_BLOCKS, &mut buffer).unwrap()[..6], [7, 7, 7, 7, 7, 0]);
+    assert!(source.read(SEGMENT_BLOCKS + 3, &mut buffer).is_err());
     assert!(FileSource::open(&folder.path().join("1")).is_err());
 }

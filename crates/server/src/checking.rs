@@ -108,13 +108,13 @@ impl PageSource for Incoming<'_> {
         self.blocks
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+    fn read<'a>(&'a mut self, block: u32, _: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         self.pause();
         if let Err(error) = self.receive(block) {
             self.failure = Some(error);
             stop();
         }
-        self.pages.as_slice().read(block, page)
+        Ok(self.pages.get(block as usize).ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
     fn pause(&mut self) {
@@ -181,9 +181,9 @@ impl PageSource for Source<'_> {
         self.pages.blocks()
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         self.pause();
-        self.pages.read(block, page)
+        self.pages.read(block, buffer)
     }
 
     fn pause(&mut self) {

@@ -288,9 +288,8 @@ unsafe fn built_with(index: pg_sys::Relation) -> IndexOptions {
 }
 
 fn meta(pages: &mut LivePages) -> Option<MetaPage> {
-    let mut bytes = [0; PAGE_SIZE];
-    pages.read(0, &mut bytes).ok()?;
-    MetaPage::parse(&Page::parse(0, &bytes).ok()?).ok()
+    let mut buffer = [0; PAGE_SIZE];
+    MetaPage::parse(&Page::parse(0, pages.read(0, &mut buffer).ok()?).ok()?).ok()
 }
 
 /// `maintenance_work_mem` in bytes.

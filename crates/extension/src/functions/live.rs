@@ -48,20 +48,21 @@ impl PageSource for LivePages {
         self.blocks
     }
 
-    fn read(&mut self, block: u32, page: &mut PageBytes) -> io::Result<()> {
+    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         pgrx::check_for_interrupts!();
-        // SAFETY: the index is open; the buffer is pinned and locked while it is copied, and every buffer has PAGE_SIZE bytes. An error
-        // releases the buffer.
+        // SAFETY: the index is open; the shared buffer is pinned and locked while it is copied, and every one has PAGE_SIZE bytes. An error
+        // releases it.
         unsafe {
             attempt(|| {
                 let (main, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
-                let buffer = pg_sys::ReadBufferExtended(self.index, main, block, mode, self.strategy);
-                pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
-                let bytes = pg_sys::BufferGetPage(buffer).cast::<u8>();
-                std::ptr::copy_nonoverlapping(bytes, page.as_mut_ptr(), PAGE_SIZE);
-                pg_sys::UnlockReleaseBuffer(buffer);
-            })
+                let shared = pg_sys::ReadBufferExtended(self.index, main, block, mode, self.strategy);
+                pg_sys::LockBuffer(shared, pg_sys::BUFFER_LOCK_SHARE as i32);
+                let bytes = pg_sys::BufferGetPage(shared).cast::<u8>();
+                std::ptr::copy_nonoverlapping(bytes, buffer.as_mut_ptr(), PAGE_SIZE);
+                pg_sys::UnlockReleaseBuffer(shared);
+            })?;
         }
+        Ok(buffer)
     }
 
     fn pause(&mut self) {

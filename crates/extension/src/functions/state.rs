@@ -170,19 +170,19 @@ impl Sample {
             sample.cannot_read("the file is empty".to_owned());
             return sample;
         }
-        let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
-        sample.read(&mut pages, 0, &mut bytes);
+        let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+        sample.read(&mut pages, 0, &mut buffer);
         let data = sample.blocks - 1;
         for at in one_of_each_part(data.min(PAGES).into(), data.into()) {
-            sample.read(&mut pages, 1 + at as u32, &mut bytes);
+            sample.read(&mut pages, 1 + at as u32, &mut buffer);
         }
         sample
     }
 
-    fn read(&mut self, pages: &mut LivePages, block: u32, bytes: &mut PageBytes) {
-        let page = match pages.read(block, bytes) {
-            Ok(()) if is_new(bytes) && block > 0 => return,
-            Ok(()) => Page::parse(block, bytes),
+    fn read(&mut self, pages: &mut LivePages, block: u32, buffer: &mut PageBytes) {
+        let page = match pages.read(block, buffer) {
+            Ok(bytes) if is_new(bytes) && block > 0 => return,
+            Ok(bytes) => Page::parse(block, bytes),
             Err(error) => return self.cannot_read(error.to_string()),
         };
         let Ok(page) = page else { return self.unreadable += 1 };

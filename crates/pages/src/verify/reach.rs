@@ -104,12 +104,12 @@ impl Walk<'_> {
         self.followed.clear();
         (self.layer, self.count) = (layer, 0);
         self.reach(entry);
-        let mut bytes: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+        let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
         while let Some(first) = self.pending.next(0) {
             let mut next = Some(first);
             while let Some(block) = next {
-                if source.read(block as u32, &mut bytes).is_ok()
-                    && let Ok(page) = Page::parse(block as u32, &bytes)
+                if let Ok(bytes) = source.read(block as u32, &mut buffer)
+                    && let Ok(page) = Page::parse(block as u32, bytes)
                 {
                     self.page(&page);
                 } else {
