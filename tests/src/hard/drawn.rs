@@ -6,8 +6,8 @@ use super::dense::World;
 use super::{Draw, Family, Place};
 use crate::Random;
 
-/// A family whose distribution, type, metric and options follow from its number. `why` describes it.
-pub fn drawn(number: u64) -> Family {
+/// A family whose distribution, type, metric and options follow from its number. `why` describes it. It stays in memory, like [`super::FAMILIES`].
+pub fn drawn(number: u64) -> &'static Family {
     let mut random = Random::new(number ^ super::hash("drawn"));
     let random = &mut random;
     let kind = [
@@ -42,7 +42,8 @@ pub fn drawn(number: u64) -> Family {
         format!("{} {metric:?} {dims} dims, m {m}, ef_construction {ef_construction}, {structure:?}", kind.name());
     // Programs make a few hundred of these at most.
     let [name, why] = [format!("drawn-{number}"), why].map(|text| &*Box::leak(text.into_boxed_str()));
-    Family { name, why, metric, kind, dims, m, ef_construction, most_rows, draw: Draw::Drawn(structure) }
+    let family = Family { name, why, metric, kind, dims, m, ef_construction, most_rows, draw: Draw::Drawn(structure) };
+    Box::leak(Box::new(family))
 }
 
 /// A number between two others, uniform in its logarithm.

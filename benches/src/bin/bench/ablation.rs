@@ -4,7 +4,7 @@ use anyhow::Result;
 use benches::hard::HardSet;
 use benches::{EFS, GraphSet, Searches};
 use clap::Args;
-use harness::hard::FAMILIES;
+use harness::hard::{FAMILIES, drawn};
 use harness::{PgConfig, cpu_seconds};
 use hnsw::{EngineKind, Pass, Remedy};
 
@@ -21,7 +21,7 @@ const SHOWN: [usize; 3] = [0, 2, 4];
 /// The sets, and how they are built.
 #[derive(Args)]
 pub struct Ablation {
-    /// Sets as for --set, which may have `:ip` or another metric appended, and families of hard data
+    /// Sets as for --set, which may have `:ip` or another metric appended, and families of hard data, drawn-N included
     #[arg(
         value_name = "SET",
         value_delimiter = ',',
@@ -90,7 +90,8 @@ pub fn run(arguments: &Ablation) -> Result<()> {
 impl Ablation {
     fn find(&self, name: &str) -> Result<GraphSet> {
         let (name, metric) = name.split_once(':').map_or((name, None), |(name, metric)| (name, Some(metric)));
-        if let Some(family) = FAMILIES.iter().find(|family| family.name == name) {
+        let drawn = name.strip_prefix("drawn-").and_then(|number| number.parse().ok()).map(drawn);
+        if let Some(family) = FAMILIES.iter().find(|family| family.name == name).or(drawn) {
             let rows = self.set.rows.unwrap_or(60_000);
             return Ok(HardSet::make(family, 1, rows, self.set.queries)?.graph);
         }
