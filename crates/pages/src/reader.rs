@@ -12,7 +12,7 @@ pub trait PageSource {
     /// The number of blocks.
     fn blocks(&self) -> u32;
 
-    /// Reads a block, into `buffer` if it is not in memory.
+    /// The bytes of a block: where they are in memory, else read into `buffer`.
     ///
     /// # Errors
     /// If there is no such block, or it cannot be read.

@@ -6,7 +6,8 @@ use super::dense::World;
 use super::{Draw, Family, Place};
 use crate::Random;
 
-/// A family whose distribution, type, metric and options follow from its number. `why` describes it. It stays in memory, like [`super::FAMILIES`].
+/// A family whose distribution, type, metric and options follow from its number. `why` describes it. It is never freed:
+/// programs make a few hundred at most.
 pub fn drawn(number: u64) -> &'static Family {
     let mut random = Random::new(number ^ super::hash("drawn"));
     let random = &mut random;
@@ -40,7 +41,6 @@ pub fn drawn(number: u64) -> &'static Family {
     let structure = Structure::drawn(random, dims);
     let why =
         format!("{} {metric:?} {dims} dims, m {m}, ef_construction {ef_construction}, {structure:?}", kind.name());
-    // Programs make a few hundred of these at most.
     let [name, why] = [format!("drawn-{number}"), why].map(|text| &*Box::leak(text.into_boxed_str()));
     let family = Family { name, why, metric, kind, dims, m, ef_construction, most_rows, draw: Draw::Drawn(structure) };
     Box::leak(Box::new(family))

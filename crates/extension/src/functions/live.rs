@@ -50,8 +50,8 @@ impl PageSource for LivePages {
 
     fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
         pgrx::check_for_interrupts!();
-        // SAFETY: the index is open; the shared buffer is pinned and locked while it is copied, and every one has PAGE_SIZE bytes. An error
-        // releases it.
+        // SAFETY: the index is open; the shared buffer has PAGE_SIZE bytes, and is pinned and locked while they are copied. An error releases
+        // it.
         unsafe {
             attempt(|| {
                 let (main, mode) = (pg_sys::ForkNumber::MAIN_FORKNUM, pg_sys::ReadBufferMode::RBM_NORMAL);
