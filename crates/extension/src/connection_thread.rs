@@ -1,4 +1,4 @@
-//! A thread that handles the connection while PostgreSQL reads the table or writes the index.
+//! A thread that handles the connection while PostgreSQL reads the table, or reads or writes the index.
 //!
 //! Encryption, checksums and page verification run beside the scan. Heartbeats go both ways even if PostgreSQL does not call our callback
 //! for minutes: it skips rows that an index predicate rejects, and one row of an expression index may take long. The thread calls no

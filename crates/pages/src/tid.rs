@@ -42,6 +42,15 @@ impl Tid {
         let tid = HeapTid(bytes);
         Self::new(tid.block(), tid.offset())
     }
+
+    /// A number in the order of TIDs, which sorts faster.
+    pub(crate) fn to_number(self) -> u64 {
+        u64::from(self.block) << 16 | u64::from(self.offset)
+    }
+
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self::new((number >> 16) as u32, number as u16)
+    }
 }
 
 impl fmt::Display for Tid {

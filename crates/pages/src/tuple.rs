@@ -126,9 +126,9 @@ impl<'a> NeighborTuple<'a> {
         read_u16(self.bytes, 2)
     }
 
-    /// The length of the tuple in bytes.
-    pub(crate) fn tuple_len(&self) -> usize {
-        self.bytes.len()
+    /// The whole tuple, padding included.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// All slots: `m` for each layer from the element's level down to 1, then `2 * m` for layer 0.

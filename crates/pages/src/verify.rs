@@ -13,7 +13,7 @@ use pgvector::ValueType;
 
 use crate::verify::index::Index;
 use crate::verify::memory::Memory;
-use crate::{PAGE_SIZE, Page, PageBytes, PageError, PageSource};
+use crate::{KeptNeighbors, NeighborSource, PAGE_SIZE, Page, PageBytes, PageError, PageSource};
 
 pub use lists::Lists;
 pub use memory::TooLarge;
@@ -77,9 +77,32 @@ impl Scanned {
     /// # Errors
     /// [`TooLarge`] if more memory is needed; it has not been allocated.
     pub fn new(source: &mut dyn PageSource, value_type: Option<ValueType>, memory: u64) -> Result<Self, TooLarge> {
+        Self::scan(source, value_type, memory, None)
+    }
+
+    /// [`Self::new`] that keeps all neighbor tuples for the other stages: then the pages are read once.
+    ///
+    /// # Errors
+    /// [`TooLarge`] if more memory is needed; it has not been allocated.
+    pub fn keeping_neighbors(
+        source: &mut dyn PageSource,
+        value_type: Option<ValueType>,
+        memory: u64,
+    ) -> Result<(Self, KeptNeighbors), TooLarge> {
+        let mut kept = KeptNeighbors::default();
+        let scanned = Self::scan(source, value_type, memory, Some(&mut kept))?;
+        Ok((scanned, kept))
+    }
+
+    fn scan(
+        source: &mut dyn PageSource,
+        value_type: Option<ValueType>,
+        memory: u64,
+        kept: Option<&mut KeptNeighbors>,
+    ) -> Result<Self, TooLarge> {
         let mut report = Report { blocks: source.blocks(), ..Report::default() };
         let mut memory = Memory::new(memory);
-        let mut index = scan::scan(source, value_type, &mut report, &mut memory)?;
+        let mut index = scan::scan(source, value_type, &mut report, &mut memory, kept)?;
         if let Some(index) = &mut index {
             chain::check(index, source, &mut report, &mut memory)?;
             index.assign_neighbors(source, &mut report);
@@ -88,15 +111,15 @@ impl Scanned {
     }
 
     /// Checks the neighbor tuples of a range of blocks.
-    pub fn lists(&self, source: &mut dyn PageSource, blocks: Range<u32>) -> Lists {
+    pub fn lists(&self, source: &mut (impl NeighborSource + ?Sized), blocks: Range<u32>) -> Lists {
         self.index.as_ref().map_or_else(Lists::default, |index| lists::check(source, index, blocks))
     }
 
-    /// Checks the entry point, and what can be reached from it. Reads pages with neighbor tuples several times.
+    /// Checks the entry point, and what can be reached from it. Reads neighbor tuples several times.
     ///
     /// # Errors
     /// [`TooLarge`] if more memory is needed; it has not been allocated.
-    pub fn reach(&self, source: &mut dyn PageSource) -> Result<Reach, TooLarge> {
+    pub fn reach(&self, source: &mut (impl NeighborSource + ?Sized)) -> Result<Reach, TooLarge> {
         self.index
             .as_ref()
             .map_or_else(|| Ok(Reach::default()), |index| reach::check(source, index, self.memory.clone()))

@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastrand::Rng;
 use graph::{Graph, GraphParts, HeapTid, HeapTids, ValueType};
 use lantern_index_pages::{
-    MetaPage, Page, PageBytes, PageSource, Scanned, TooLarge, verify, verify_bytes, verify_within,
+    BlockNeighbors, KeptNeighbors, MetaPage, NeighborSource, Page, PageBytes, PageSource, Scanned, TooLarge, verify,
+    verify_bytes, verify_within,
 };
 use support::{sample, tuple_start};
 
@@ -142,10 +143,40 @@ fn lists_are_checked_in_parts() {
     }
     let whole = verify(&mut pages.as_slice(), None);
     assert!(whole.errors.count() > 500 && whole.layers.len() > 1, "{whole}");
-    let scanned = Scanned::new(&mut pages.as_slice(), None, u64::MAX).unwrap();
     let blocks = pages.len() as u32;
-    let parts = [0..1, 1..blocks / 3, blocks / 3..blocks / 2, blocks / 2..blocks];
-    let lists = parts.map(|part| scanned.lists(&mut pages.as_slice(), part));
+    let parts = || [0..1, 1..blocks / 3, blocks / 3..blocks / 2, blocks / 2..blocks];
+    let scanned = Scanned::new(&mut pages.as_slice(), None, u64::MAX).unwrap();
+    let lists = parts().map(|part| scanned.lists(&mut pages.as_slice(), part));
     let reach = scanned.reach(&mut pages.as_slice()).unwrap();
     assert_eq!(scanned.report(lists, reach).to_string(), whole.to_string());
+
+    // The same from neighbor tuples that were kept.
+    let (scanned, kept) = Scanned::keeping_neighbors(&mut pages.as_slice(), None, u64::MAX).unwrap();
+    drop(pages);
+    let lists = parts().map(|part| scanned.lists(&mut Kept(&kept), part));
+    let reach = scanned.reach(&mut Kept(&kept)).unwrap();
+    assert_eq!(scanned.report(lists, reach).to_string(), whole.to_string());
+}
+
+struct Kept<'a>(&'a KeptNeighbors);
+
+impl NeighborSource for Kept<'_> {
+    fn neighbors<'a>(&'a mut self, block: u32, _: &'a mut Vec<u8>) -> BlockNeighbors<'a> {
+        self.0.block(block)
+    }
+}
+
+#[test]
+fn kept_neighbors_take_the_memory_that_was_estimated() {
+    for (dims, m, elements) in [(8, 2, ELEMENTS), (8, 3, ELEMENTS), (300, 16, 5_000), (3, 100, 3_000)] {
+        let pages = sample(ValueType::Vector, dims, m, elements, 0).pages();
+        let blocks = pages.len() as u32;
+        let verify = verify_bytes(elements.into(), elements.into(), blocks);
+        // Vectors grow by at least 1024 values.
+        let estimated = verify + KeptNeighbors::bytes(elements.into(), m, blocks) + (1 << 17);
+        let kept = |memory| Scanned::keeping_neighbors(&mut pages.as_slice(), None, memory).map(drop);
+        kept(estimated).unwrap();
+        let TooLarge { needed } = kept(estimated * 2 / 3).unwrap_err();
+        assert!((estimated * 2 / 3..2 * estimated).contains(&needed), "m = {m}: {needed} of {estimated}");
+    }
 }

@@ -5,7 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use distance::{Elements, Kernel, Least, kernel};
 use hnsw::{BuildError, BuildSpec, Control, Links, Phase, Pool, Searcher};
-use pages::{Estimate, Linked, PAGE_SIZE, PageBytes, PageSource, Report, Scanned, TooLarge};
+use pages::{
+    BlockNeighbors, Estimate, KeptNeighbors, Linked, NeighborSource, PAGE_SIZE, PageBytes, PageSource, Report, Scanned,
+    TooLarge,
+};
 use pgvector::{HEAP_TIDS_PER_ELEMENT, MAX_EF_SEARCH, ValueType};
 use protocol::{Check, Findings};
 use rayon::prelude::*;
@@ -22,7 +25,7 @@ const MAX_SAMPLE: usize = 10_000;
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Parts of the pages whose lists threads check: enough for many threads, and few, as each may find a hundred problems.
+/// Parts of the index whose lists threads check: enough for many threads, and few, as each may find a hundred problems.
 const PARTS: u32 = 64;
 /// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
 /// values are, the more elements fit on a page.
@@ -35,6 +38,7 @@ const KEPT_AT_LEAST: u64 = 4 << 20;
 /// The memory of a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckNeed {
+    /// Bytes for the pages, which are kept for searches only.
     pages: u64,
     /// Bytes for the data kept about elements.
     elements: u64,
@@ -48,10 +52,13 @@ impl CheckNeed {
         let elements = Estimate::elements_in(spec.value_type, value_len, spec.m, check.blocks);
         let most_rows = elements.saturating_mul(HEAP_TIDS_PER_ELEMENT as u64);
         // After VACUUM and inserts, pages may hold more small elements than after a build.
-        let verify = pages::verify_bytes(elements.saturating_add(elements / 2), most_rows, check.blocks);
+        let most_elements = elements.saturating_add(elements / 2);
+        let neighbors = KeptNeighbors::bytes(most_elements, spec.m, check.blocks);
+        let verify = pages::verify_bytes(most_elements, most_rows, check.blocks).saturating_add(neighbors);
         let kept = KEPT_AT_LEAST + verify.max(Linked::bytes(elements, check.blocks));
         let sample = u64::from(check.sample).min(MAX_SAMPLE as u64) * PAGE_SIZE as u64;
-        Self { pages: u64::from(check.blocks) * PAGE_SIZE as u64, elements: kept, sample }
+        let pages = if check.sample > 0 { u64::from(check.blocks) * PAGE_SIZE as u64 } else { 0 };
+        Self { pages, elements: kept, sample }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -61,7 +68,11 @@ impl CheckNeed {
 
 /// The pages of an index, which are verified while they arrive.
 pub(crate) struct Incoming<'a> {
+    /// The last pages that have arrived, or all of them if searches need them.
     pages: Vec<PageBytes>,
+    /// The block of the first of these pages.
+    first: u32,
+    keep: bool,
     blocks: u32,
     /// Waits for the next pages, whose order the session has checked.
     next: &'a mut dyn FnMut() -> Result<protocol::Pages, SessionError>,
@@ -77,25 +88,33 @@ impl<'a> Incoming<'a> {
         control: &'a Control,
     ) -> Result<Self, SessionError> {
         let mut pages = Vec::new();
-        let room = pages.try_reserve_exact(check.blocks as usize);
-        room.map_err(|_| BuildError::Memory("no memory for the pages of the index".to_owned()))?;
+        let keep = check.sample > 0;
+        if keep {
+            let room = pages.try_reserve_exact(check.blocks as usize);
+            room.map_err(|_| BuildError::Memory("no memory for the pages of the index".to_owned()))?;
+        }
         control.progress().enter(Phase::Rows, check.blocks.into());
-        Ok(Self { pages, blocks: check.blocks, next, control, failure: None })
+        Ok(Self { pages, first: 0, keep, blocks: check.blocks, next, control, failure: None })
     }
 
     /// Checks each page when it has arrived.
     pub(crate) fn scan(mut self, value_type: ValueType, need: &CheckNeed) -> Result<Received, SessionError> {
-        let scanned = until_stopped(|| Scanned::new(&mut self, Some(value_type), need.elements));
+        let scanned = until_stopped(|| Scanned::keeping_neighbors(&mut self, Some(value_type), need.elements));
         let scanned = scanned.map_err(|stopped| self.failure.take().unwrap_or(stopped))?;
-        Ok(Received { scanned: scanned.map_err(|error| too_large(&error, need))?, pages: self.pages })
+        let (scanned, neighbors) = scanned.map_err(|error| too_large(&error, need))?;
+        Ok(Received { scanned, neighbors, pages: self.pages })
     }
 
-    /// Waits for a page.
+    /// Waits for a page; pages are asked for in order.
     fn receive(&mut self, block: u32) -> Result<(), SessionError> {
-        while self.pages.len() <= block as usize {
+        while self.first + self.pages.len() as u32 <= block {
             let pages = (self.next)()?;
             let (whole, _) = pages.pages.as_chunks::<PAGE_SIZE>();
-            let room = self.pages.capacity() - self.pages.len();
+            if !self.keep {
+                self.first += self.pages.len() as u32;
+                self.pages.clear();
+            }
+            let room = (self.blocks - self.first) as usize - self.pages.len();
             self.pages.extend_from_slice(&whole[..whole.len().min(room)]);
             self.control.progress().add(whole.len() as u64);
         }
@@ -109,12 +128,13 @@ impl PageSource for Incoming<'_> {
     }
 
     fn read<'a>(&'a mut self, block: u32, _: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
-        self.pause();
+        pause(self.control);
         if let Err(error) = self.receive(block) {
             self.failure = Some(error);
             stop();
         }
-        Ok(self.pages.get(block as usize).ok_or(io::ErrorKind::UnexpectedEof)?)
+        let page = block.checked_sub(self.first).and_then(|at| self.pages.get(at as usize));
+        Ok(page.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
     fn pause(&mut self) {
@@ -125,6 +145,8 @@ impl PageSource for Incoming<'_> {
 /// All pages of an index, each of which has been checked on its own.
 pub(crate) struct Received {
     scanned: Scanned,
+    neighbors: KeptNeighbors,
+    /// All pages, if searches need them.
     pages: Vec<PageBytes>,
 }
 
@@ -139,10 +161,11 @@ impl Received {
         pool: &Pool,
         control: &Control,
     ) -> Result<Findings, SessionError> {
-        let Self { scanned, pages } = self;
+        let Self { scanned, neighbors, pages } = self;
         control.progress().enter(Phase::Graph, check.blocks.into());
-        let report = until_stopped(|| pool.run(|| together(scanned, &pages, control)))?;
+        let report = until_stopped(|| pool.run(|| together(scanned, check.blocks, &neighbors, control)))?;
         let report = report.map_err(|error| too_large(&error, need))?;
+        drop(neighbors);
         let mut findings = findings(&report);
         if report.errors.lasting() == 0 && check.sample > 0 {
             let ef = usize::from(check.ef_search.clamp(1, MAX_EF_SEARCH));
@@ -155,10 +178,10 @@ impl Received {
     }
 }
 
-/// One thread follows the links from the entry point, while the others check the lists of ranges of pages.
-fn together(scanned: Scanned, pages: &[PageBytes], control: &Control) -> Result<Report, TooLarge> {
-    let source = || Source { pages, control };
-    let start = |part: u32| (u64::from(pages.blocks()) * u64::from(part) / u64::from(PARTS)) as u32;
+/// One thread follows the links from the entry point, while the others check the lists of ranges of blocks.
+fn together(scanned: Scanned, blocks: u32, neighbors: &KeptNeighbors, control: &Control) -> Result<Report, TooLarge> {
+    let source = || Kept { neighbors, control };
+    let start = |part: u32| (u64::from(blocks) * u64::from(part) / u64::from(PARTS)) as u32;
     let lists = |part| {
         let blocks = start(part)..start(part + 1);
         let count = blocks.len() as u64;
@@ -171,19 +194,15 @@ fn together(scanned: Scanned, pages: &[PageBytes], control: &Control) -> Result<
     Ok(scanned.report(lists, reach?))
 }
 
-struct Source<'a> {
-    pages: &'a [PageBytes],
+struct Kept<'a> {
+    neighbors: &'a KeptNeighbors,
     control: &'a Control,
 }
 
-impl PageSource for Source<'_> {
-    fn blocks(&self) -> u32 {
-        self.pages.blocks()
-    }
-
-    fn read<'a>(&'a mut self, block: u32, buffer: &'a mut PageBytes) -> io::Result<&'a PageBytes> {
-        self.pause();
-        self.pages.read(block, buffer)
+impl NeighborSource for Kept<'_> {
+    fn neighbors<'a>(&'a mut self, block: u32, _: &'a mut Vec<u8>) -> BlockNeighbors<'a> {
+        pause(self.control);
+        self.neighbors.block(block)
     }
 
     fn pause(&mut self) {

@@ -163,13 +163,13 @@ impl IncomingVerifier {
             require(offset == tid.offset, tid, "is not where its element says")?;
             owner
         } else {
-            self.require_full_page_before(tid, tuple.tuple_len())?;
+            self.require_full_page_before(tid, tuple.bytes().len())?;
             self.outstanding.take(tid)?
         };
         let count = neighbor_count(owner.level, self.spec.meta.m);
         require(tuple.version() == TUPLE_VERSION, tid, "version is not 0")?;
         require(usize::from(tuple.count()) == count, tid, "count does not fit the level")?;
-        require(tuple.tuple_len() == neighbor_len(count), tid, "longer than its slots")?;
+        require(tuple.bytes().len() == neighbor_len(count), tid, "longer than its slots")?;
         require(is_zero(tuple.padding()), tid, "padding is not 0")?;
         let m = self.spec.meta.m;
         (0..=owner.level).rev().try_for_each(|layer| self.list(owner.tid, layer, tuple.on_layer(layer, owner.level, m)))

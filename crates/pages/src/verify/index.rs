@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use crate::format::TID_LEN;
 use crate::verify::memory::{Bits, Memory, TooLarge};
 use crate::verify::{PAUSE, Report};
@@ -37,7 +39,7 @@ const NEIGHBOR: u32 = 1 << 31;
 /// Stands for a slot whose tuple could not be read, a neighbor tuple without an element, or a block without a page.
 const NONE: u32 = u32::MAX;
 
-/// All tuples of an index. Takes 27 bytes and a bit for an element and its neighbor tuple, and 9 for a block.
+/// All tuples of an index. Takes 27 bytes and two bits for an element and its neighbor tuple, and 9 bytes for a block.
 pub(super) struct Index {
     pub meta: MetaPage,
     /// By block: the next block of the chain, and whether the block has a page at all.
@@ -47,7 +49,8 @@ pub(super) struct Index {
     slots: Vec<u32>,
     /// In the order of TIDs.
     pub elements: Vec<Element>,
-    /// By element: whether it is live, that is, not marked as deleted. Lists name elements in any order, and bits of all of them fit into the processor's cache.
+    /// By place in `slots`: whether it is that of a live element, one that is not marked as deleted. Lists name elements in any order, and
+    /// bits of all slots fit into the processor's cache.
     live: Bits,
     /// By neighbor tuple: the element it belongs to.
     owners: Vec<u32>,
@@ -76,8 +79,7 @@ impl Index {
         if number >= NEIGHBOR {
             return self.add_unreadable(memory);
         }
-        memory.push(&mut self.slots, number)?;
-        memory.push_bit(&mut self.live, number as usize, live)?;
+        self.add_slot(number, live, memory)?;
         memory.push(&mut self.elements, element)
     }
 
@@ -86,12 +88,17 @@ impl Index {
         if number >= NEIGHBOR - 1 {
             return self.add_unreadable(memory);
         }
-        memory.push(&mut self.slots, NEIGHBOR | number)?;
+        self.add_slot(NEIGHBOR | number, false, memory)?;
         memory.push(&mut self.owners, NONE)
     }
 
     pub(super) fn add_unreadable(&mut self, memory: &mut Memory) -> Result<(), TooLarge> {
-        memory.push(&mut self.slots, NONE)
+        self.add_slot(NONE, false, memory)
+    }
+
+    fn add_slot(&mut self, slot: u32, live: bool, memory: &mut Memory) -> Result<(), TooLarge> {
+        memory.push_bit(&mut self.live, self.slots.len(), live)?;
+        memory.push(&mut self.slots, slot)
     }
 
     /// The number of blocks up to the last that has a page.
@@ -104,16 +111,28 @@ impl Index {
         self.next.get(block as usize).and_then(|&(next, is_page)| is_page.then_some(next))
     }
 
-    fn slots_of(&self, block: usize) -> Option<&[u32]> {
+    /// The number of line pointers of all blocks.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The line pointers of a block, as places in `slots`.
+    fn slots_of(&self, block: usize) -> Option<Range<usize>> {
         let start = *self.starts.get(block)? as usize;
         let end = self.starts.get(block + 1).map_or(self.slots.len(), |&end| end as usize);
-        Some(&self.slots[start..end])
+        Some(start..end)
+    }
+
+    /// The place of a TID in `slots`.
+    pub(super) fn place(&self, tid: Tid) -> Option<usize> {
+        let slots = self.slots_of(tid.block as usize)?;
+        let place = slots.start + usize::from(tid.offset).checked_sub(1)?;
+        slots.contains(&place).then_some(place)
     }
 
     /// What a TID refers to.
-    pub(super) fn slot(&self, tid: Tid) -> Option<Slot> {
-        let at = usize::from(tid.offset).checked_sub(1)?;
-        match *self.slots_of(tid.block as usize)?.get(at)? {
+    fn slot(&self, tid: Tid) -> Option<Slot> {
+        match self.slots[self.place(tid)?] {
             NONE => None,
             slot if slot & NEIGHBOR == 0 => Some(Slot::Element(slot)),
             slot => Some(Slot::Neighbor(slot & !NEIGHBOR)),
@@ -128,8 +147,19 @@ impl Index {
         }
     }
 
-    pub(super) fn is_live(&self, number: u32) -> bool {
-        self.live.is_set(number as usize)
+    /// Whether a live element of a level of at least `layer` is at this place in `slots`.
+    pub(super) fn place_is_on(&self, place: usize, layer: u8) -> bool {
+        // What is live is an element.
+        self.live.is_set(place) && (layer == 0 || self.elements[self.slots[place] as usize].level >= layer)
+    }
+
+    /// Whether a TID is that of a live element of a level of at least `layer`.
+    pub(super) fn is_on(&self, tid: Tid, layer: u8) -> bool {
+        self.place(tid).is_some_and(|place| self.place_is_on(place, layer))
+    }
+
+    pub(super) fn is_live(&self, element: &Element) -> bool {
+        self.is_on(element.tid(), 0)
     }
 
     /// The element that a neighbor tuple belongs to.
@@ -140,10 +170,9 @@ impl Index {
     }
 
     /// The entry point, if it is a live element of the level that the meta page gives.
-    pub(super) fn entry(&self) -> Option<(u32, &Element)> {
-        let number = self.number(self.meta.entry)?;
-        let element = &self.elements[number as usize];
-        (self.is_live(number) && i16::from(element.level) == self.meta.entry_level).then_some((number, element))
+    pub(super) fn entry(&self) -> Option<&Element> {
+        let element = &self.elements[self.number(self.meta.entry)? as usize];
+        (self.is_live(element) && i16::from(element.level) == self.meta.entry_level).then_some(element)
     }
 
     /// Assigns every neighbor tuple to its element: exactly one, on the same or a lower block.
@@ -173,7 +202,8 @@ impl Index {
             if block.is_multiple_of(PAUSE) {
                 source.pause();
             }
-            for (offset, &slot) in (1..).zip(self.slots_of(block).unwrap_or_default()) {
+            let slots = self.slots_of(block).unwrap_or_default();
+            for (offset, &slot) in (1..).zip(&self.slots[slots]) {
                 if slot != NONE && slot & NEIGHBOR != 0 && self.owners[(slot & !NEIGHBOR) as usize] == NONE {
                     let tid = Tid::new(block as u32, offset);
                     report.errors.push(format_args!("neighbor tuple {tid}: belongs to no element"));

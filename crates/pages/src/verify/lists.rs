@@ -1,10 +1,9 @@
-use std::convert::Infallible;
 use std::ops::Range;
 
 use crate::format::{neighbor_count, neighbor_len};
 use crate::verify::index::{Element, Index};
-use crate::verify::{Problems, Report, for_each_block};
-use crate::{NeighborTuple, PageSource, Tid, Tuple};
+use crate::verify::{Problems, Report};
+use crate::{NeighborSource, NeighborTuple, Tid};
 
 /// What the neighbor tuples of some blocks contain.
 #[derive(Default)]
@@ -22,21 +21,13 @@ pub struct Lists {
 }
 
 /// Reads the neighbor tuples of a range of blocks and checks each against its element and the elements it links to. Counts the links.
-pub(super) fn check(source: &mut dyn PageSource, index: &Index, blocks: Range<u32>) -> Lists {
+pub(super) fn check(source: &mut (impl NeighborSource + ?Sized), index: &Index, blocks: Range<u32>) -> Lists {
     let mut check = Check { index, lists: Lists::default(), seen: Vec::new() };
-    let Ok(()) = for_each_block(source, blocks, |block, found| {
-        // The first stage has reported pages that cannot be read.
-        if let Ok(Ok(page)) = found
-            && block > 0
-        {
-            for item in page.items().filter_map(Result::ok) {
-                if let Ok(Tuple::Neighbor(tuple)) = Tuple::parse(&item) {
-                    check.tuple(&tuple);
-                }
-            }
-        }
-        Ok::<(), Infallible>(())
-    });
+    let mut buffer = Vec::new();
+    // Block 0 is the meta page.
+    for block in blocks.filter(|&block| block > 0) {
+        source.neighbors(block, &mut buffer).tuples().for_each(|tuple| check.tuple(&tuple));
+    }
     check.lists
 }
 
@@ -64,13 +55,13 @@ pub(super) fn add(found: impl IntoIterator<Item = Lists>, index: &Index, report:
 struct Check<'a> {
     index: &'a Index,
     lists: Lists,
-    /// Scratch: the neighbors of one list.
-    seen: Vec<Tid>,
+    /// Scratch: the neighbors of one list, as [`Tid::to_number`].
+    seen: Vec<u64>,
 }
 
 impl Check<'_> {
     fn tuple(&mut self, tuple: &NeighborTuple<'_>) {
-        let Some((number, &element)) = self.index.owner(tuple.tid()) else { return };
+        let Some((_, &element)) = self.index.owner(tuple.tid()) else { return };
         let (tid, Element { level, version, .. }) = (element.tid(), element);
         let expected = neighbor_count(level, self.index.meta.m);
         if usize::from(tuple.count()) != expected {
@@ -81,14 +72,14 @@ impl Check<'_> {
         let len = neighbor_len(expected);
         // Happens where a deleted element of a higher level had this slot before.
         self.lists.warnings.add(
-            tuple.tuple_len() != len,
-            format_args!("{}: {} bytes, {len} expected", tuple.tid(), tuple.tuple_len()),
+            tuple.bytes().len() != len,
+            format_args!("{}: {} bytes, {len} expected", tuple.tid(), tuple.bytes().len()),
         );
         if tuple.version() != version {
             let found = tuple.version();
             self.lists.errors.push(format_args!("element {tid}: version {version}, its neighbor tuple's {found}"));
         }
-        if !self.index.is_live(number) {
+        if !self.index.is_live(&element) {
             let linked = tuple.slots().any(Tid::is_valid);
             return self.lists.errors.add(linked, format_args!("element {tid}: deleted, but has neighbors"));
         }
@@ -113,27 +104,21 @@ impl Check<'_> {
                 "comes after an unused slot"
             } else if neighbor == tid {
                 "is the element itself"
+            } else if index.is_on(neighbor, layer) {
+                lists.links[usize::from(layer)] += 1;
+                seen.push(neighbor.to_number());
+                continue;
             } else if let Some(number) = index.number(neighbor) {
-                let problem = match layer {
-                    _ if !index.is_live(number) => Some("is deleted"),
-                    0 => None,
-                    _ => (index.elements[number as usize].level < layer).then_some("is not on the layer"),
-                };
-                match problem {
-                    None => {
-                        lists.links[usize::from(layer)] += 1;
-                        seen.push(neighbor);
-                        continue;
-                    }
-                    Some(problem) if owner.rows => problem,
-                    Some(problem) => {
-                        // VACUUM repairs the lists of elements that keep rows before it marks others as deleted, which an insert may
-                        // then replace by an element of a lower level: seen while VACUUM runs, or if it was interrupted.
-                        let problem = format_args!("element {tid}, layer {layer}: neighbor {neighbor} {problem}");
-                        lists.warnings.push(problem);
-                        continue;
-                    }
+                let deleted = !index.is_live(&index.elements[number as usize]);
+                let problem = if deleted { "is deleted" } else { "is not on the layer" };
+                if !owner.rows {
+                    // VACUUM repairs the lists of elements that keep rows before it marks others as deleted, which an insert may
+                    // then replace by an element of a lower level: seen while VACUUM runs, or if it was interrupted.
+                    let problem = format_args!("element {tid}, layer {layer}: neighbor {neighbor} {problem}");
+                    lists.warnings.push(problem);
+                    continue;
                 }
+                problem
             } else {
                 // An insert after the elements were collected may have added it.
                 let problem = format_args!("element {tid}, layer {layer}: neighbor {neighbor} is not an element");
@@ -145,12 +130,13 @@ impl Check<'_> {
         seen.sort_unstable();
         // Only a warning: an insert may add a link that VACUUM has just made, and searches visit such a neighbor once.
         for pair in seen.windows(2).filter(|pair| pair[0] == pair[1]) {
-            let neighbor = pair[0];
+            let neighbor = Tid::from_number(pair[0]);
             lists.warnings.push(format_args!("element {tid}, layer {layer}: neighbor {neighbor} is repeated"));
         }
         if layer == 0 {
             lists.not_full += u64::from(ended);
-            lists.pages += seen.chunk_by(|one, next| one.block == next.block).count() as u64;
+            lists.pages +=
+                seen.chunk_by(|&one, &next| Tid::from_number(one).block == Tid::from_number(next).block).count() as u64;
         }
     }
 }

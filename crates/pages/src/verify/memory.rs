@@ -27,7 +27,8 @@ impl Memory {
         self.read = f64::from(blocks.max(1)) / f64::from(of.max(1));
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    /// Accounts for an allocation.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
         let taken = self.taken.saturating_add(bytes as u64);
         if taken > self.limit {
             return Err(self.too_large(taken));

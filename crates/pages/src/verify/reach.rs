@@ -2,7 +2,7 @@ use crate::format::neighbor_count;
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Bits, Memory, TooLarge};
 use crate::verify::{LayerReport, PAUSE, Problems, Report};
-use crate::{NO_BLOCK, NeighborTuple, PAGE_SIZE, Page, PageBytes, PageSource, Tid, Tuple};
+use crate::{BlockNeighbors, NO_BLOCK, NeighborSource, NeighborTuple, Tid};
 
 /// What can be reached from the entry point.
 #[derive(Default)]
@@ -29,7 +29,11 @@ impl Reach {
 /// Links are not kept in memory, where they would take many times more than everything else. Instead, pages with reached
 /// elements are read in block order, repeatedly, until no reached element is left to expand. Each read expands at least one
 /// element.
-pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memory) -> Result<Reach, TooLarge> {
+pub(super) fn check(
+    source: &mut (impl NeighborSource + ?Sized),
+    index: &Index,
+    mut memory: Memory,
+) -> Result<Reach, TooLarge> {
     let mut found = Reach::default();
     let meta = &index.meta;
     let (mut top, mut has_rows, mut live) = (None, false, 0u64);
@@ -38,7 +42,7 @@ pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memo
         if number.is_multiple_of(PAUSE) {
             source.pause();
         }
-        if index.is_live(number as u32) {
+        if index.is_live(element) {
             top = top.max(Some(element.level));
             has_rows |= element.rows;
             live += 1;
@@ -56,7 +60,7 @@ pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memo
         found.warnings.add(odd, format_args!("no entry point, but an offset or a level of it"));
         return Ok(found);
     }
-    let Some((entry, element)) = index.entry() else {
+    let Some(element) = index.entry() else {
         let (tid, level) = (meta.entry, meta.entry_level);
         found.errors.push(format_args!("entry point {tid}: not a live element of level {level}"));
         return Ok(found);
@@ -68,13 +72,13 @@ pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memo
     let mut walk = Walk {
         index,
         layer: level,
-        reached: memory.bits(index.elements.len())?,
+        reached: memory.bits(index.slots())?,
         followed: memory.bits(index.elements.len())?,
         pending: memory.bits(index.blocks())?,
         count: 0,
     };
     for layer in (0..=level).rev() {
-        let reachable = walk.layer(source, layer, entry);
+        let reachable = walk.layer(source, layer, meta.entry);
         let elements = on_layer[usize::from(layer)];
         found.layers.push(LayerReport { layer, elements, reachable, links: 0 });
         let missing = elements - reachable;
@@ -88,8 +92,9 @@ pub(super) fn check(source: &mut dyn PageSource, index: &Index, mut memory: Memo
 struct Walk<'a> {
     index: &'a Index,
     layer: u8,
-    /// By element: whether it has been reached, and whether its own links have been followed.
+    /// By place of the element's tuple: whether it has been reached.
     reached: Bits,
+    /// By element: whether its own links have been followed.
     followed: Bits,
     /// By block: whether it has neighbor tuples of elements that were reached but not followed.
     pending: Bits,
@@ -99,39 +104,32 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The number of elements on a layer that can be reached from the entry point.
-    fn layer(&mut self, source: &mut dyn PageSource, layer: u8, entry: u32) -> u64 {
+    fn layer(&mut self, source: &mut (impl NeighborSource + ?Sized), layer: u8, entry: Tid) -> u64 {
         self.reached.clear();
         self.followed.clear();
         (self.layer, self.count) = (layer, 0);
         self.reach(entry);
-        let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+        let mut buffer = Vec::new();
         while let Some(first) = self.pending.next(0) {
             let mut next = Some(first);
             while let Some(block) = next {
-                if let Ok(bytes) = source.read(block as u32, &mut buffer)
-                    && let Ok(page) = Page::parse(block as u32, bytes)
-                {
-                    self.page(&page);
-                } else {
-                    self.pending.unset(block);
-                }
+                self.block(block, source.neighbors(block as u32, &mut buffer));
                 next = self.pending.next(block + 1);
             }
         }
         self.count
     }
 
-    /// Follows the links of the reached elements of a page, including those that are reached meanwhile.
-    fn page(&mut self, page: &Page<'_>) {
-        let block = page.block() as usize;
+    /// Follows the links of the reached elements of a block, including those that are reached meanwhile.
+    fn block(&mut self, block: usize, neighbors: BlockNeighbors<'_>) {
         while self.pending.is_set(block) {
             self.pending.unset(block);
-            for item in page.items().filter_map(Result::ok) {
-                if let Ok(Tuple::Neighbor(tuple)) = Tuple::parse(&item)
-                    && let Some((number, &element)) = self.index.owner(tuple.tid())
-                    && self.reached.is_set(number as usize)
-                    && !self.followed.set(number as usize)
+            for tuple in neighbors.tuples() {
+                if let Some((number, &element)) = self.index.owner(tuple.tid())
+                    && !self.followed.is_set(number as usize)
+                    && self.index.place(element.tid()).is_some_and(|place| self.reached.is_set(place))
                 {
+                    self.followed.set(number as usize);
                     self.follow(&tuple, &element);
                 }
             }
@@ -144,21 +142,20 @@ impl Walk<'_> {
             return;
         }
         for neighbor in tuple.on_layer(self.layer, element.level, m).take_while(|slot| slot.is_valid()) {
-            let Some(number) = self.index.number(neighbor) else { continue };
-            // Most neighbors have been reached already: their elements need not be read.
-            if !self.reached.is_set(number as usize)
-                && self.index.is_live(number)
-                && self.index.elements[number as usize].level >= self.layer
-            {
-                self.reach(number);
-            }
+            self.reach(neighbor);
         }
     }
 
-    /// Counts an element that has not been reached before.
-    fn reach(&mut self, number: u32) {
-        self.reached.set(number as usize);
+    /// Counts an element of the layer, unless it has been reached before.
+    fn reach(&mut self, element: Tid) {
+        let Some(place) = self.index.place(element) else { return };
+        // Most neighbors have been reached already: then nothing else needs to be read.
+        if self.reached.is_set(place) || !self.index.place_is_on(place, self.layer) {
+            return;
+        }
+        self.reached.set(place);
         self.count += 1;
+        let Some(number) = self.index.number(element) else { return };
         // Two elements may name the same neighbor tuple, which then belongs to the first one only.
         let neighbor = self.index.elements[number as usize].neighbor();
         if self.index.owner(neighbor).is_some_and(|(owner, _)| owner == number) {

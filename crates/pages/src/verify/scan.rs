@@ -4,7 +4,7 @@ use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL,
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Memory, TooLarge};
 use crate::verify::{PAUSE, Report, for_each_block};
-use crate::{Datum, ElementTuple, MetaPage, NO_BLOCK, Page, PageError, PageSource, Tid, Tuple};
+use crate::{Datum, ElementTuple, KeptNeighbors, MetaPage, NO_BLOCK, Page, PageError, PageSource, Tid, Tuple};
 
 /// Reads all pages: collects the tuples and checks each of them on its own. `None` without a meta page.
 pub(super) fn scan(
@@ -12,8 +12,9 @@ pub(super) fn scan(
     value_type: Option<ValueType>,
     report: &mut Report,
     memory: &mut Memory,
+    kept: Option<&mut KeptNeighbors>,
 ) -> Result<Option<Index>, TooLarge> {
-    let mut scan = Scan { index: None, value_type, rows: Vec::new() };
+    let mut scan = Scan { index: None, value_type, rows: Vec::new(), kept };
     let blocks = source.blocks();
     report.value_type = value_type;
     for_each_block(source, 0..blocks, |block, found| {
@@ -22,16 +23,17 @@ pub(super) fn scan(
             Ok(Ok(page)) => {
                 check_frame(&page, report);
                 if block > 0 {
-                    return scan.data_page(&page, report, memory);
+                    scan.data_page(&page, report, memory)?;
+                } else {
+                    scan.meta_page(&page, report);
                 }
-                scan.meta_page(&page, report);
             }
             // Left by a crash while the file was extended: harmful only if a link leads to it.
             Ok(Err(error @ PageError::New { .. })) => report.warnings.push(format_args!("{error}")),
             Ok(Err(error)) => report.errors.push(format_args!("{error}")),
             Err(error) => report.errors.add_unreadable(block, &error),
         }
-        Ok(())
+        scan.kept.as_deref_mut().map_or(Ok(()), |kept| memory.take(kept.end_block() + KeptNeighbors::PER_BLOCK))
     })?;
     memory.has_read(blocks, blocks);
     let Scan { index, mut rows, .. } = scan;
@@ -44,7 +46,7 @@ pub(super) fn scan(
         a.cmp(b)
     });
     for pair in rows.windows(2).filter(|pair| pair[0] == pair[1]) {
-        let tid = Tid::new((pair[0] >> 16) as u32, pair[0] as u16);
+        let tid = Tid::from_number(pair[0]);
         report.errors.push(format_args!("heap TID {tid}: in more than one element"));
     }
     memory.free(rows);
@@ -54,14 +56,16 @@ pub(super) fn scan(
     Ok(index)
 }
 
-struct Scan {
+struct Scan<'a> {
     index: Option<Index>,
     value_type: Option<ValueType>,
     /// The places of all rows, as numbers, which sort faster.
     rows: Vec<u64>,
+    /// Where neighbor tuples are kept, if they are.
+    kept: Option<&'a mut KeptNeighbors>,
 }
 
-impl Scan {
+impl Scan<'_> {
     fn meta_page(&mut self, page: &Page<'_>, report: &mut Report) {
         let meta = match MetaPage::parse(page) {
             Ok(meta) => meta,
@@ -112,6 +116,9 @@ impl Scan {
                     index.add_neighbor(memory)?;
                     let padded = !is_zero(neighbor.padding());
                     report.warnings.add(padded, format_args!("{}: padding is not zero", neighbor.tid()));
+                    if let Some(kept) = &mut self.kept {
+                        kept.add(&neighbor);
+                    }
                 }
                 Err(error) => {
                     index.add_unreadable(memory)?;

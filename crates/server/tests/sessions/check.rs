@@ -142,6 +142,8 @@ fn memory_is_reserved_before_pages_are_sent() {
     );
     let refuse = builder.connect().refused(asking(0, 0));
     assert_eq!(refuse.report.sqlstate.as_str(), "22023");
-    let memory = builder.connect().hello(asking(1000, 0)).memory_reserved;
-    assert!((1000 * PAGE_SIZE as u64..64 << 20).contains(&memory), "{memory}");
+    let reserved = |sample| builder.connect().admitted(asking(1000, sample));
+    assert!((1000 * PAGE_SIZE as u64..64 << 20).contains(&reserved(1)), "{}", reserved(1));
+    // Only searches need the pages once they are verified.
+    assert_eq!(reserved(1) - reserved(0), 1001 * PAGE_SIZE as u64);
 }
