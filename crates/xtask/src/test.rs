@@ -1,5 +1,8 @@
 use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use harness::{PgConfig, pgvector_version};
@@ -22,7 +25,7 @@ const INTEGRATION: &str = "lantern-index-tests";
 const OTHERS: [(u32, Part); 2] = [(18, Part::IntegrationBut(&ONCE)), (17, Part::Files(&DATABASE))];
 
 /// Integration tests of the daemons, the documents and the harness, which do not depend on the releases of PostgreSQL and pgvector.
-const ONCE: [&str; 14] = [
+const ONCE: [&str; 13] = [
     "access",
     "architecture",
     "deploy",
@@ -32,7 +35,6 @@ const ONCE: [&str; 14] = [
     "main_job",
     "queue",
     "rate_limit",
-    "renewals",
     "resolver",
     "router",
     "strangers",
@@ -41,6 +43,9 @@ const ONCE: [&str; 14] = [
 
 /// The tests that depend most on the releases of PostgreSQL and pgvector.
 const DATABASE: [&str; 6] = ["concurrently", "dml", "durability", "edge_tables", "sql_cases", "upgrade"];
+
+/// Integration tests that wait for timeouts most of the time: twice as many run at a time as there are processors.
+const WAITING: [&str; 6] = ["failures", "faults", "hostile", "maintain", "parallel_scan", "router"];
 
 /// What to do where a release cannot be fetched.
 pub const INSTEAD: &str = "`--pg` names other releases to test with";
@@ -138,25 +143,19 @@ fn unit(config: &PgConfig) -> Result<Summary> {
 /// Runs tests on a PostgreSQL that has the extension.
 pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
     loud(config, "build", &build::PROGRAMS)?;
-    let of_files = |files: &[&str]| -> Vec<String> {
-        let chosen = files.iter().flat_map(|file| ["--test", file]);
-        build::EVERYTHING.into_iter().chain(chosen).map(str::to_owned).collect()
-    };
-    let files = files()?;
-    let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let on_files_but = |others: &[&str]| {
-        let files: Vec<&str> = files.iter().copied().filter(|file| !others.contains(file)).collect();
-        test(config, &of_files(&files), &[])
+    let files = files("tests")?;
+    let files_but = |others: &[&str]| -> Vec<&str> {
+        files.iter().map(String::as_str).filter(|file| !others.contains(file)).collect()
     };
     let counts = match part {
-        Part::All => test(config, &build::EVERYTHING, &[])?,
-        Part::Files(chosen) => test(config, &of_files(chosen), &[])?,
-        Part::IntegrationBut(others) => on_files_but(others)?,
-        Part::Named("integration") => test(config, &of_files(&files), &[])?,
-        Part::Named("database") => on_files_but(&ONCE)?,
+        Part::All => everything(config, &files_but(&[]))?,
+        Part::Files(chosen) => of_files(config, chosen)?,
+        Part::IntegrationBut(others) => of_files(config, &files_but(others))?,
+        Part::Named("integration") => of_files(config, &files_but(&[]))?,
+        Part::Named("database") => of_files(config, &files_but(&ONCE))?,
         // Not in a whole run: building Kubernetes takes minutes, and needs Go; the other needs an emulator, and a builder for it.
-        Part::Named(file @ ("kubernetes" | "aarch64")) => test(config, &of_files(&[file]), &["--ignored"])?,
-        Part::Named(file) if files.contains(&file) => test(config, &of_files(&[file]), &[])?,
+        Part::Named(file @ ("kubernetes" | "aarch64")) => test(config, &targets(&[], &[file]), &["--ignored"])?,
+        Part::Named(file) if files.iter().any(|known| known == file) => of_files(config, &[file])?,
         Part::Named(part) => {
             let counts = test(config, &build::EVERYTHING, &[part])?;
             ensure!(counts.passed + counts.failed > 0, "no test's name contains {part:?}");
@@ -164,6 +163,39 @@ pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
         }
     };
     Ok(Summary::new(config, counts))
+}
+
+/// All tests, given the `files` of integration tests.
+fn everything(config: &PgConfig, files: &[&str]) -> Result<Counts> {
+    let mut of_members = self::files("benches")?;
+    for member in folders("crates")? {
+        of_members.extend(self::files(&member)?);
+    }
+    of_members.sort_unstable();
+    of_members.dedup();
+    let (waiting, others): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
+    let others: Vec<&str> = of_members.iter().map(String::as_str).chain(others).collect();
+    let counts = test(config, &targets(&["--lib", "--bins"], &others), &[])?;
+    Ok(counts + of_files(config, &waiting)? + test(config, &targets(&["--doc"], &[]), &[])?)
+}
+
+/// Files of integration tests.
+fn of_files(config: &PgConfig, files: &[&str]) -> Result<Counts> {
+    let threads = format!("--test-threads={}", 2 * thread::available_parallelism()?.get());
+    let (waiting, others): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
+    let mut counts = Counts::NONE;
+    for (files, arguments) in [(others, &[][..]), (waiting, &[threads.as_str()])] {
+        if !files.is_empty() {
+            counts = counts + test(config, &targets(&[], &files), arguments)?;
+        }
+    }
+    Ok(counts)
+}
+
+/// Cargo's arguments for targets of all members: what `other` flags name, and files of tests.
+fn targets(other: &[&str], files: &[&str]) -> Vec<String> {
+    let files = files.iter().flat_map(|&file| ["--test", file]);
+    build::EVERYTHING.into_iter().chain(other.iter().copied()).chain(files).map(str::to_owned).collect()
 }
 
 /// What was tested on one PostgreSQL.
@@ -212,18 +244,33 @@ fn loud(config: &PgConfig, command: &str, arguments: &[&str]) -> Result<()> {
     done.with_context(|| format!("cargo {command} {} failed", arguments.join(" ")))
 }
 
-/// The names of the integration tests: a file or a folder with `main.rs` each.
-fn files() -> Result<Vec<String>> {
-    let dir = harness::root().join("tests/tests");
-    let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+/// The names of a member's test programs: a file, or a folder with `main.rs`, each. Empty if it has none.
+fn files(member: &str) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
+    for path in entries(&harness::root().join(member).join("tests"))? {
         let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
         files.extend(path.file_stem().filter(|_| is_test).map(|name| name.to_string_lossy().into_owned()));
     }
     files.sort_unstable();
     Ok(files)
+}
+
+/// The folders in a folder of the workspace, as paths from its root.
+fn folders(parent: &str) -> Result<Vec<String>> {
+    let entries = entries(&harness::root().join(parent))?;
+    let name = |path: PathBuf| Some(format!("{parent}/{}", path.file_name()?.to_string_lossy()));
+    Ok(entries.into_iter().filter_map(name).collect())
+}
+
+/// What is in a folder; nothing if there is no such folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let paths = entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+            paths.with_context(|| format!("cannot read {}", folder.display()))
+        }
+    }
 }
 
 fn rustc() -> Result<String> {
@@ -236,9 +283,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tests_for_further_releases_exist() {
-        let files = files().unwrap();
-        for name in DATABASE.iter().chain(&ONCE) {
+    fn the_tests_that_are_named_exist() {
+        let files = files("tests").unwrap();
+        for name in DATABASE.iter().chain(&ONCE).chain(&WAITING) {
             assert!(files.iter().any(|file| file == *name), "{name}");
         }
     }

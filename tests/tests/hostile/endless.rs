@@ -108,16 +108,18 @@ fn waiting_can_be_cancelled() {
 
 #[test]
 fn waiting_has_a_timeout() {
-    let mut scene = Scene::new("endless_timeout");
-    for (case, script) in ENDLESS {
-        println!("{case}:");
-        // Shorter than the time limit for the greeting.
-        scene.session.execute("SET statement_timeout = '5s'").unwrap();
-        let failed = scene.fails_by(script, |_| Instant::now());
-        assert_eq!(failed.error.message, "canceling statement due to statement timeout", "{case}");
-        assert!(failed.took < SOON, "{case}: {:.1} s", failed.took.as_secs_f64());
-        scene.session.execute("RESET statement_timeout").unwrap();
-    }
+    thread::scope(|scope| {
+        for (number, (case, script)) in ENDLESS.into_iter().enumerate() {
+            scope.spawn(move || {
+                let mut scene = Scene::new(&format!("endless_timeout_{number}"));
+                // Shorter than the time limit for the greeting.
+                scene.session.execute("SET statement_timeout = '5s'").unwrap();
+                let failed = scene.fails_by(script, |_| Instant::now());
+                assert_eq!(failed.error.message, "canceling statement due to statement timeout", "{case}");
+                assert!(failed.took < SOON, "{case}: {:.1} s", failed.took.as_secs_f64());
+            });
+        }
+    });
 }
 
 #[test]

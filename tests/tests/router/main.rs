@@ -5,6 +5,7 @@ mod lantern;
 mod owner;
 mod readers;
 mod redirect;
+mod renewals;
 mod scene;
 mod sent;
 mod throughput;
