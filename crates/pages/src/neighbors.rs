@@ -1,4 +1,4 @@
-use crate::format::{PAGE_SIZE, TID_LEN, neighbor_count, neighbor_len};
+use crate::format::{ALIGN, PAGE_SIZE, TID_LEN, neighbor_count, neighbor_len};
 use crate::{Item, NeighborTuple, Page, PageBytes, PageSource, Tid, Tuple};
 
 /// A source of neighbor tuples: pages that are read each time, or [`KeptNeighbors`].
@@ -78,11 +78,12 @@ impl KeptNeighbors {
     /// Bytes for a block besides its records: where they are, and what the allocator adds.
     pub(crate) const PER_BLOCK: usize = 32;
 
-    /// An upper bound of the memory in bytes for an index of this many blocks and elements of usual levels.
+    /// About the memory in bytes for an index of this many blocks and elements; at most that of the pages and 32 for each block.
     #[must_use]
     pub fn bytes(elements: u64, m: u16, blocks: u32) -> u64 {
-        // One element in m is on layer 1, one in m² on layer 2, …, with m slots on each; and some tuples are padded.
-        let upper = (TID_LEN + 1) * usize::from(m) / usize::from(m - 1).max(1);
+        // One element in m is on layer 1, one in m² on layer 2, …: 1 / (m - 1) on the mean, each with m slots, and half the alignment as padding.
+        let layer = TID_LEN * usize::from(m) + ALIGN / 2;
+        let upper = layer.div_ceil(usize::from(m - 1).max(1));
         let element = RECORD_HEAD + neighbor_len(neighbor_count(0, m)) + upper;
         let records = elements.saturating_mul(element as u64).min(u64::from(blocks) * PAGE_SIZE as u64);
         records + u64::from(blocks) * Self::PER_BLOCK as u64

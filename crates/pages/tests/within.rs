@@ -147,7 +147,10 @@ fn lists_are_checked_in_parts() {
     let parts = || [0..1, 1..blocks / 3, blocks / 3..blocks / 2, blocks / 2..blocks];
     let scanned = Scanned::new(&mut pages.as_slice(), None, u64::MAX).unwrap();
     let lists = parts().map(|part| scanned.lists(&mut pages.as_slice(), part));
-    let reach = scanned.reach(&mut pages.as_slice()).unwrap();
+    let mut source = Counting { pages: &pages, reads: 0, pauses: 0, last: usize::MAX };
+    let reach = scanned.reach(&mut source).unwrap();
+    // While no pages are read, it pauses at least every 2^14 elements.
+    assert!(source.pauses > ELEMENTS as usize >> 14, "{} pauses", source.pauses);
     assert_eq!(scanned.report(lists, reach).to_string(), whole.to_string());
 
     // The same from neighbor tuples that were kept.
@@ -166,14 +169,32 @@ impl NeighborSource for Kept<'_> {
     }
 }
 
+/// For each neighbor tuple its offset, its length and its bytes; for each block a pointer, a length, and what the allocator adds.
+fn kept_bytes(pages: &[PageBytes]) -> u64 {
+    let tuples = |(block, bytes): (usize, &PageBytes)| -> u64 {
+        let page = Page::parse(block as u32, bytes).unwrap();
+        let items = page.items().filter_map(Result::ok).filter(|item| block > 0 && item.bytes[0] == 2);
+        items.map(|item| 4 + item.bytes.len() as u64).sum()
+    };
+    pages.iter().enumerate().map(tuples).sum::<u64>() + 32 * pages.len() as u64
+}
+
+#[test]
+fn kept_neighbors_are_no_larger_than_the_pages() {
+    assert_eq!(KeptNeighbors::bytes(u64::MAX, 16, 1000), 1000 * (8192 + 32));
+}
+
 #[test]
 fn kept_neighbors_take_the_memory_that_was_estimated() {
-    for (dims, m, elements) in [(8, 2, ELEMENTS), (8, 3, ELEMENTS), (300, 16, 5_000), (3, 100, 3_000)] {
-        let pages = sample(ValueType::Vector, dims, m, elements, 0).pages();
+    for (dims, m, elements) in [(8, 2, ELEMENTS), (8, 3, ELEMENTS), (300, 16, 5_000)] {
+        let pages = sample(ValueType::Vector, dims, m, elements, 12).pages();
         let blocks = pages.len() as u32;
         let verify = verify_bytes(elements.into(), elements.into(), blocks);
+        let neighbors = KeptNeighbors::bytes(elements.into(), m, blocks);
+        let kept = kept_bytes(&pages);
+        assert!((kept - kept / 50..kept + kept / 8).contains(&neighbors), "m = {m}: {neighbors} of {kept}");
         // Vectors grow by at least 1024 values.
-        let estimated = verify + KeptNeighbors::bytes(elements.into(), m, blocks) + (1 << 17);
+        let estimated = verify + neighbors + (1 << 17);
         let kept = |memory| Scanned::keeping_neighbors(&mut pages.as_slice(), None, memory).map(drop);
         kept(estimated).unwrap();
         let TooLarge { needed } = kept(estimated * 2 / 3).unwrap_err();
