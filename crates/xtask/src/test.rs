@@ -167,12 +167,7 @@ pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
 
 /// All tests, given the `files` of integration tests.
 fn everything(config: &PgConfig, files: &[&str]) -> Result<Counts> {
-    let mut of_members = self::files("benches")?;
-    for member in folders("crates")? {
-        of_members.extend(self::files(&member)?);
-    }
-    of_members.sort_unstable();
-    of_members.dedup();
+    let of_members = files_of_members()?;
     let (waiting, others): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
     let others: Vec<&str> = of_members.iter().map(String::as_str).chain(others).collect();
     let counts = test(config, &targets(&["--lib", "--bins"], &others), &[])?;
@@ -245,7 +240,7 @@ fn loud(config: &PgConfig, command: &str, arguments: &[&str]) -> Result<()> {
 }
 
 /// The names of a member's test programs: a file, or a folder with `main.rs`, each. Empty if it has none.
-fn files(member: &str) -> Result<Vec<String>> {
+fn files(member: impl AsRef<Path>) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for path in entries(&harness::root().join(member).join("tests"))? {
         let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
@@ -255,11 +250,15 @@ fn files(member: &str) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The folders in a folder of the workspace, as paths from its root.
-fn folders(parent: &str) -> Result<Vec<String>> {
-    let entries = entries(&harness::root().join(parent))?;
-    let name = |path: PathBuf| Some(format!("{parent}/{}", path.file_name()?.to_string_lossy()));
-    Ok(entries.into_iter().filter_map(name).collect())
+/// The names of the test programs of all members but that of the integration tests.
+fn files_of_members() -> Result<Vec<String>> {
+    let mut files = files("benches")?;
+    for member in entries(&harness::root().join("crates"))?.into_iter().filter(|entry| entry.is_dir()) {
+        files.extend(self::files(&member)?);
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
 }
 
 /// What is in a folder; nothing if there is no such folder.
@@ -288,5 +287,14 @@ mod tests {
         for name in DATABASE.iter().chain(&ONCE).chain(&WAITING) {
             assert!(files.iter().any(|file| file == *name), "{name}");
         }
+    }
+
+    #[test]
+    fn tests_of_members_are_found() {
+        let files = files_of_members().unwrap();
+        for name in ["advice", "hard", "page_hashes", "sessions"] {
+            assert!(files.iter().any(|file| file == name), "{name} of {files:?}");
+        }
+        assert!(!files.iter().any(|file| file == "support"));
     }
 }
