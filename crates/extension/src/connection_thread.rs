@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -86,6 +87,43 @@ pub(crate) fn run_both<T, A: Send>(
         (Some(Err(failure)), _) => Err(failure),
         (Some(Ok(brought)), Ok(worked)) => Ok((worked, brought)),
         _ => Err(defect()),
+    }
+}
+
+/// The backend: hands something over to the thread, and waits while the channel is full.
+pub(crate) fn hand_over<T>(link: &Link, channel: &SyncSender<T>, mut what: T) -> Result<(), Gone> {
+    loop {
+        what = match channel.try_send(what) {
+            Ok(()) => {
+                link.wake_thread();
+                return Ok(());
+            }
+            Err(TrySendError::Full(what) | TrySendError::Disconnected(what)) => what,
+        };
+        if link.is_over() {
+            return Err(Gone);
+        }
+        link.wait();
+    }
+}
+
+/// The thread: sends what the backend hands over, and keeps the connection alive meanwhile, until the backend has dropped its end of the
+/// channel.
+pub(crate) fn send_all<T>(
+    session: &mut Session,
+    link: &Link,
+    channel: &Receiver<T>,
+    mut send: impl FnMut(&mut Session, T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    loop {
+        match channel.try_recv() {
+            Ok(what) => {
+                link.wake_backend();
+                send(session, what)?;
+            }
+            Err(TryRecvError::Empty) => session.idle()?,
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A check by the builder: pages out, findings in. The backend reads pages, while a thread takes checksums, encrypts and sends.
 
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::mpsc::{self, SyncSender};
 
 use bytes::BytesMut;
 use pages::{PAGE_SIZE, PageSource, Problems};
@@ -25,7 +25,7 @@ use crate::wait;
 
 /// Pages of a frame, 256 KiB.
 const PAGES_PER_FRAME: u32 = 32;
-/// Frames between the backend, which reads pages, and the thread that sends them.
+/// The most frames that wait for the thread.
 const FRAMES: usize = 4;
 
 /// A check that a builder has accepted.
@@ -89,16 +89,19 @@ fn send(
 ) -> Result<Problems, Failure> {
     progress::enter(Phase::SendingPages, 0);
     progress::blocks(0, blocks);
-    let (full, to_send) = mpsc::channel();
-    let (sent, empty) = mpsc::channel();
-    for _ in 0..FRAMES {
-        let _ = sent.send(BytesMut::new());
-    }
+    let (read, to_send) = mpsc::sync_channel(FRAMES);
     let (unreadable, ()) = connection_thread::run_both(
         session,
         wait::TICK,
-        move |session, link| send_frames(session, link, &to_send, &sent, rate_limit),
-        |link| read_frames(link, pages, blocks, full, &empty),
+        move |session, link| {
+            connection_thread::send_all(session, link, &to_send, |session, (first, pages): (u32, BytesMut)| {
+                let len = pages.len();
+                let (head, pages, crc) = encode_index_pages(first, pages.freeze());
+                session.send_index(&head, &pages, crc)?;
+                session.pause(rate_limit.pause_after(len))
+            })
+        },
+        |link| read_frames(link, pages, blocks, read),
     )?;
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
     session.send_message(&ClientMessage::EndOfIndex(end))?;
@@ -106,74 +109,31 @@ fn send(
     Ok(unreadable)
 }
 
-/// Pages on their way to the builder.
-struct Frame {
-    first: u32,
-    pages: BytesMut,
-}
-
-/// The backend: reads the pages. Returns the errors of those that PostgreSQL cannot read.
+/// The backend: reads the pages, and hands over frames with their first blocks. Returns the errors of pages that PostgreSQL cannot read.
 fn read_frames(
     link: &Link,
     pages: &mut LivePages,
     blocks: u32,
-    full: mpsc::Sender<Frame>,
-    empty: &mpsc::Receiver<BytesMut>,
+    frames: SyncSender<(u32, BytesMut)>,
 ) -> Result<Problems, Gone> {
     let (mut first, mut unreadable) = (0, Problems::default());
     while first < blocks {
-        let mut bytes = loop {
-            if link.is_over() {
-                return Err(Gone);
-            }
-            match empty.try_recv() {
-                Ok(bytes) => break bytes,
-                Err(_) => link.wait(),
-            }
-        };
         let count = PAGES_PER_FRAME.min(blocks - first);
-        bytes.resize(count as usize * PAGE_SIZE, 0);
+        let mut bytes = BytesMut::zeroed(count as usize * PAGE_SIZE);
         for (block, page) in (first..).zip(bytes.as_chunks_mut::<PAGE_SIZE>().0) {
             if let Err(error) = pages.read(block, page) {
                 page.fill(0);
                 unreadable.add_unreadable(block, &error);
             }
         }
-        let _ = full.send(Frame { first, pages: bytes });
-        link.wake_thread();
+        connection_thread::hand_over(link, &frames, (first, bytes))?;
         first += count;
         progress::blocks(first, blocks);
     }
-    // The thread ends when it has sent what is left.
-    drop(full);
+    // The thread ends after the last frame.
+    drop(frames);
     link.wake_thread();
     Ok(unreadable)
-}
-
-/// The thread: sends frames, and keeps the connection alive meanwhile.
-fn send_frames(
-    session: &mut Session,
-    link: &Link,
-    to_send: &mpsc::Receiver<Frame>,
-    sent: &mpsc::Sender<BytesMut>,
-    rate_limit: &mut RateLimit,
-) -> Result<(), Failure> {
-    loop {
-        link.check()?;
-        match to_send.try_recv() {
-            Ok(Frame { first, pages }) => {
-                let len = pages.len();
-                let (head, pages, crc) = encode_index_pages(first, pages.freeze());
-                session.send_index(&head, &pages, crc)?;
-                // Nobody else has these bytes: their memory is used again.
-                let _ = sent.send(pages.try_into_mut().unwrap_or_default());
-                link.wake_backend();
-                session.pause(rate_limit.pause_after(len))?;
-            }
-            Err(TryRecvError::Disconnected) => return Ok(()),
-            Err(TryRecvError::Empty) => session.idle()?,
-        }
-    }
 }
 
 fn findings(session: &mut Session, blocks: u32) -> Result<Findings, Failure> {

@@ -1,7 +1,7 @@
 //! Sends values that queries return to the builder.
 
 use std::ffi::{CString, c_char, c_int, c_long};
-use std::sync::mpsc::{self, TryRecvError, TrySendError};
+use std::sync::mpsc;
 
 use bytes::BytesMut;
 use pgrx::PgMemoryContexts;
@@ -12,7 +12,7 @@ use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
 use super::choices::Names;
 use super::statistics::Statistics;
 use crate::column::Column;
-use crate::connection_thread;
+use crate::connection_thread::{self, Gone};
 use crate::failure::Failure;
 use crate::link::Link;
 use crate::progress;
@@ -112,15 +112,10 @@ pub(super) unsafe fn send(
 ) -> Result<u64, Failure> {
     let (full, filled) = mpsc::sync_channel(BATCHES);
     let read = |link: &Link| {
-        let hand_over = |mut batch| loop {
-            batch = match full.try_send(batch) {
-                Ok(()) => break link.wake_thread(),
-                Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => batch,
-            };
-            if link.is_over() {
-                break;
-            }
-            link.wait();
+        // The thread's failure becomes the error.
+        let hand_over = |batch| {
+            let handed = connection_thread::hand_over(link, &full, batch);
+            handed.map_err(|Gone| Failure::protocol("The connection has ended."))
         };
         let (mut batch, mut sent) = (Batch::default(), 0);
         // SAFETY: as promised by the caller.
@@ -136,16 +131,15 @@ pub(super) unsafe fn send(
                 batch.push(column, sent + batch.rows(), value)?;
                 if batch.values.len() >= TUPLES_BATCH_BYTES {
                     sent += batch.rows();
-                    hand_over(std::mem::take(&mut batch));
+                    hand_over(std::mem::take(&mut batch))?;
                     progress::tuples(sent, 0);
                 }
                 Ok(())
             })
         };
-        let all = read.map(|()| {
+        let all = read.and_then(|()| {
             sent += batch.rows();
-            hand_over(batch);
-            sent
+            hand_over(batch).map(|()| sent)
         });
         // The thread ends after the last batch.
         drop(full);
@@ -155,16 +149,8 @@ pub(super) unsafe fn send(
     let (sent, ()) = connection_thread::run_both(
         session,
         wait::TICK,
-        move |session, link| loop {
-            match filled.try_recv() {
-                Ok(batch) => {
-                    let batch: Batch = batch;
-                    link.wake_backend();
-                    batch.send(session, rate_limit)?;
-                }
-                Err(TryRecvError::Empty) => session.idle()?,
-                Err(TryRecvError::Disconnected) => return Ok(()),
-            }
+        move |session, link| {
+            connection_thread::send_all(session, link, &filled, |session, batch: Batch| batch.send(session, rate_limit))
         },
         read,
     )?;
