@@ -83,7 +83,7 @@ impl KeptNeighbors {
     pub fn bytes(elements: u64, m: u16, blocks: u32) -> u64 {
         // One element in m is on layer 1, one in m² on layer 2, …: 1 / (m - 1) on the mean, each with m slots, and half the alignment as padding.
         let layer = TID_LEN * usize::from(m) + ALIGN / 2;
-        let upper = layer.div_ceil(usize::from(m - 1).max(1));
+        let upper = layer.div_ceil(usize::from(m).max(2) - 1);
         let element = RECORD_HEAD + neighbor_len(neighbor_count(0, m)) + upper;
         let records = elements.saturating_mul(element as u64).min(u64::from(blocks) * PAGE_SIZE as u64);
         records + u64::from(blocks) * Self::PER_BLOCK as u64

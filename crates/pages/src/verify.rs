@@ -6,14 +6,13 @@ mod reach;
 mod report;
 mod scan;
 
-use std::io;
 use std::ops::Range;
 
 use pgvector::ValueType;
 
 use crate::verify::index::Index;
 use crate::verify::memory::Memory;
-use crate::{KeptNeighbors, NeighborSource, PAGE_SIZE, Page, PageBytes, PageError, PageSource};
+use crate::{KeptNeighbors, NeighborSource, PageSource};
 
 pub use lists::Lists;
 pub use memory::TooLarge;
@@ -134,21 +133,4 @@ impl Scanned {
         }
         report
     }
-}
-
-/// A page, or why it is none, or why it cannot be read.
-type Found<'a> = io::Result<Result<Page<'a>, PageError>>;
-
-/// Calls `work` with each block of a range, in order.
-fn for_each_block<E>(
-    source: &mut dyn PageSource,
-    blocks: Range<u32>,
-    mut work: impl FnMut(u32, Found<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
-    for block in blocks {
-        let read = source.read(block, &mut buffer);
-        work(block, read.map(|bytes| Page::parse(block, bytes)))?;
-    }
-    Ok(())
 }

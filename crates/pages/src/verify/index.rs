@@ -29,7 +29,7 @@ impl Element {
 
 /// What a line pointer refers to: the number of an element, or of a neighbor tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+enum Slot {
     Element(u32),
     Neighbor(u32),
 }

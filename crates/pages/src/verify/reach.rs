@@ -26,9 +26,8 @@ impl Reach {
 
 /// Checks the entry point and counts, layer by layer, the elements that can be reached from it.
 ///
-/// Links are not kept in memory, where they would take many times more than everything else. Instead, pages with reached
-/// elements are read in block order, repeatedly, until no reached element is left to expand. Each read expands at least one
-/// element.
+/// Links would take many times more memory than everything else, so a source may read them from the pages each time. Therefore blocks with
+/// reached elements are read in order, repeatedly, until no reached element is left to expand. Each read expands at least one element.
 pub(super) fn check(
     source: &mut (impl NeighborSource + ?Sized),
     index: &Index,

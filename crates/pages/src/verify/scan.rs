@@ -3,8 +3,11 @@ use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType, max_level};
 use crate::format::{ELEMENT_DATUM, MAX_SLOTS, META_LOWER, META_VERSION, SPECIAL, element_len, is_zero};
 use crate::verify::index::{Element, Index};
 use crate::verify::memory::{Memory, TooLarge};
-use crate::verify::{PAUSE, Report, for_each_block};
-use crate::{Datum, ElementTuple, KeptNeighbors, MetaPage, NO_BLOCK, Page, PageError, PageSource, Tid, Tuple};
+use crate::verify::{PAUSE, Report};
+use crate::{
+    Datum, ElementTuple, KeptNeighbors, MetaPage, NO_BLOCK, PAGE_SIZE, Page, PageBytes, PageError, PageSource, Tid,
+    Tuple,
+};
 
 /// Reads all pages: collects the tuples and checks each of them on its own. `None` without a meta page.
 pub(super) fn scan(
@@ -17,9 +20,10 @@ pub(super) fn scan(
     let mut scan = Scan { index: None, value_type, rows: Vec::new(), kept };
     let blocks = source.blocks();
     report.value_type = value_type;
-    for_each_block(source, 0..blocks, |block, found| {
+    let mut buffer: Box<PageBytes> = Box::new([0; PAGE_SIZE]);
+    for block in 0..blocks {
         memory.has_read(block, blocks);
-        match found {
+        match source.read(block, &mut buffer).map(|bytes| Page::parse(block, bytes)) {
             Ok(Ok(page)) => {
                 check_frame(&page, report);
                 if block > 0 {
@@ -33,8 +37,10 @@ pub(super) fn scan(
             Ok(Err(error)) => report.errors.push(format_args!("{error}")),
             Err(error) => report.errors.add_unreadable(block, &error),
         }
-        scan.kept.as_deref_mut().map_or(Ok(()), |kept| memory.take(kept.end_block() + KeptNeighbors::PER_BLOCK))
-    })?;
+        if let Some(kept) = &mut scan.kept {
+            memory.take(kept.end_block() + KeptNeighbors::PER_BLOCK)?;
+        }
+    }
     memory.has_read(blocks, blocks);
     let Scan { index, mut rows, .. } = scan;
     let mut compared = 0usize;
