@@ -168,21 +168,25 @@ pub fn on(config: &PgConfig, part: Part) -> Result<Summary> {
 /// All tests, given the `files` of integration tests.
 fn everything(config: &PgConfig, files: &[&str]) -> Result<Counts> {
     let of_members = files_of_members()?;
-    let (waiting, others): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
-    let others: Vec<&str> = of_members.iter().map(String::as_str).chain(others).collect();
-    let counts = test(config, &targets(&["--lib", "--bins"], &others), &[])?;
-    Ok(counts + of_files(config, &waiting)? + test(config, &targets(&["--doc"], &[]), &[])?)
+    let files: Vec<&str> = of_members.iter().map(String::as_str).chain(files.iter().copied()).collect();
+    Ok(on_targets(config, &["--lib", "--bins"], &files)? + test(config, &targets(&["--doc"], &[]), &[])?)
 }
 
-/// Files of integration tests.
+/// Files of tests.
 fn of_files(config: &PgConfig, files: &[&str]) -> Result<Counts> {
-    let threads = format!("--test-threads={}", 2 * thread::available_parallelism()?.get());
-    let (waiting, others): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
+    on_targets(config, &[], files)
+}
+
+/// What `other` flags name, and files of tests; those that are [`WAITING`] afterwards.
+fn on_targets(config: &PgConfig, other: &[&str], files: &[&str]) -> Result<Counts> {
+    let (waiting, busy): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
     let mut counts = Counts::NONE;
-    for (files, arguments) in [(others, &[][..]), (waiting, &[threads.as_str()])] {
-        if !files.is_empty() {
-            counts = counts + test(config, &targets(&[], &files), arguments)?;
-        }
+    if !other.is_empty() || !busy.is_empty() {
+        counts = test(config, &targets(other, &busy), &[])?;
+    }
+    if !waiting.is_empty() {
+        let threads = format!("--test-threads={}", 2 * thread::available_parallelism()?.get());
+        counts = counts + test(config, &targets(&[], &waiting), &[&threads])?;
     }
     Ok(counts)
 }

@@ -117,6 +117,7 @@ fn waiting_has_a_timeout() {
                 let failed = scene.fails_by(script, |_| Instant::now());
                 assert_eq!(failed.error.message, "canceling statement due to statement timeout", "{case}");
                 assert!(failed.took < SOON, "{case}: {:.1} s", failed.took.as_secs_f64());
+                scene.session.execute("RESET statement_timeout").unwrap();
             });
         }
     });
