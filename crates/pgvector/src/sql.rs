@@ -33,23 +33,24 @@ pub fn hides_rows(table: u32) -> String {
     format!("SELECT pg_catalog.row_security_active({table}::pg_catalog.oid)")
 }
 
-/// What to tell a user then.
+/// The notice to a user for whom [`hides_rows`] is true.
 pub const HIDDEN_ROWS: &str =
     "row-level security hides rows of the table from this role: the advice is about the rows that it sees";
 
-/// The name of the first column of a user's query, which none of its other columns should have.
+/// The name given to the first column of a user's query. None of its other columns should have it.
 const QUERY: &str = "lantern_query";
 
-/// The most rows of a sample for advice about `k` neighbors, if `wanted` are asked for. They are at least three times what advice needs, since a
-/// sample of blocks has the expected number of rows only on average, and not many more than the estimated `rows` of the table. As many are
-/// drawn: rows left out would all be in the last blocks of the table.
+/// The rows to sample for advice about `k` neighbors if the user asks for `wanted`: at least three times what advice
+/// needs, since a sample of blocks has the expected number of rows only on average, and not many more than the table's
+/// estimated `rows`. It is also the limit of the query, as a lower one would leave out the last blocks of the table.
 #[must_use]
 pub fn sample_size(wanted: u64, k: u16, rows: u64) -> u64 {
     let least = (60 * u64::from(k)).max(3000);
     wanted.max(least).min(rows.saturating_add(rows / 2).saturating_add(1000))
 }
 
-/// The rows of a table of which `read` rows were read, of at most `most`: a table that is `estimated` to have no more is read completely.
+/// The rows of a table after `read` rows of it were read, with a limit of `most`: if it was `estimated` to have no more
+/// than `most`, it was read completely, and `read` is exact.
 #[must_use]
 pub fn rows_found(most: u64, estimated: u64, read: u64) -> u64 {
     if estimated <= most && read < most { read } else { estimated.max(read) }
@@ -117,9 +118,9 @@ impl SqlColumn {
         format!("SELECT pg_catalog.count({name}) FROM ONLY {table}{}", tablesample(100.0 * pilot_share(blocks)))
     }
 
-    /// Estimates the number of rows with values, from those `counted` in a few of a table's `blocks` and from the number by the planner's
-    /// statistics. Statistics may be older than the values: they are used where the two agree, since the count may be off by about 7 %, and
-    /// where nothing was counted, since all values may lie in a few blocks. Where all blocks were counted, the count is exact.
+    /// Estimates the number of rows with values, from those `counted` in a few of a table's `blocks` (off by about 7 %)
+    /// or from statistics (maybe older than the values). Statistics are used if they differ from the count by at most a
+    /// quarter, or if nothing was counted, as all values may lie in other blocks. A count of all blocks is exact.
     #[must_use]
     pub fn rows(blocks: f64, counted: i64, by_statistics: Option<f64>) -> u64 {
         const APART: f64 = 0.25;
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn statements() {
+    fn statements_convert_values_and_qualify_names() {
         let mut column = SqlColumn {
             table: "public.items".to_owned(),
             name: "v".to_owned(),

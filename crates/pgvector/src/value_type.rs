@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_pgvectors() {
+    fn dimension_limits_and_metric_names_are_pgvectors() {
         assert_eq!(ValueType::ALL.map(ValueType::max_dims), [2_000, 4_000, 64_000, 1_000_000_000]);
         let names = ["l2", "inner product", "cosine", "l1", "hamming", "jaccard"];
         assert_eq!(Metric::ALL.map(Metric::name), names);
