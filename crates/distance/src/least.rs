@@ -3,7 +3,7 @@
 pub struct Least(Vec<f32>);
 
 impl Least {
-    /// Adds a distance if it is one of them.
+    /// Adds a distance if it is among the `k` least.
     #[inline]
     pub fn offer(&mut self, distance: f32, k: usize) {
         if self.0.len() == k && self.0.last().is_some_and(|&last| distance >= last) {
@@ -14,7 +14,7 @@ impl Least {
         self.0.truncate(k);
     }
 
-    /// Adds those of another part of the search.
+    /// Adds the distances of another part of the search.
     pub fn merge(&mut self, other: Self, k: usize) {
         other.0.into_iter().for_each(|distance| self.offer(distance, k));
     }

@@ -7,7 +7,7 @@
 //! | f32 | l2, inner product, cosine, l1 | AVX-512, AVX2 + FMA, SSE2 | NEON | what the compiler makes of the portable code |
 //! | f16 | l2, inner product, cosine, l1 | the same, converted by F16C | NEON, converted by instruction | software conversion |
 //! | bits | hamming, jaccard | AVX-512 VPOPCNTDQ, POPCNT | words | words |
-//! | sparse | l2, inner product, cosine, l1 | portable merge | portable merge | portable merge; one against many by look-up |
+//! | sparse | l2, inner product, cosine, l1 | portable merge; one against many by look-ups ([`SparseQuery`]) | the same | the same |
 //! | tiles of f32 | products, differences | AVX-512, AVX2 + FMA | NEON | portable |
 //! | tiles of bits | hamming, jaccard | AVX-512 VPOPCNTDQ, AVX-512, AVX2 | what the compiler makes of the portable code | the same |
 //! | tiles of int8 codes | products | AMX, AVX-512 VNNI, AVX2 | dot products | portable, for tests |

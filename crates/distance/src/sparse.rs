@@ -36,8 +36,8 @@ pub fn entries(value: &[u8]) -> impl ExactSizeIterator<Item = (u32, f32)> {
     Sparse::parse(value).entries()
 }
 
-/// What a value with these entries adds to a distance that is otherwise computed from the dimensions of another value: |x|² under L2, the sum
-/// of |x| under L1, else nothing. Most of it cancels out between near values: hence in double precision.
+/// The term of a distance that depends on one value alone: |x|² for L2, the sum of |x| for L1, 0 for other metrics. In
+/// f64, because the rest of the distance cancels most of it if the values are near.
 pub fn norm(metric: Metric, entries: impl Iterator<Item = (u32, f32)>) -> f64 {
     let numbers = entries.map(|(_, number)| f64::from(number));
     match metric {

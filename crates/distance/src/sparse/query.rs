@@ -14,7 +14,7 @@ pub struct SparseQuery {
     /// Used instead of `dense` if there are more than [`Dense::MAX_DIMS`] dimensions.
     hashed: Hashed,
     metric: Option<Metric>,
-    /// Its [`norm`].
+    /// The value's [`norm`].
     own: f64,
 }
 
@@ -111,7 +111,7 @@ impl Dense {
 struct Hashed {
     /// A power of two of them, at least one for each entry.
     buckets: Vec<Bucket>,
-    /// The bits of a hash that do not count.
+    /// A hash shifted right by this is the number of a bucket.
     shift: u32,
     /// The entries for which their bucket has no room, ascending.
     spilled: Vec<(u32, f32)>,
@@ -181,7 +181,7 @@ mod tests {
     use crate::sparse::{inner_product, l1, l2};
     use crate::{Kernel, Metric};
 
-    /// Those of an array and those of a hash table, alternately.
+    /// Dimensions of values in an array and in a hash table, alternately.
     const DIMS: [u32; 4] = [10, 1_000_000_000, 1 << 17, (1 << 17) + 1];
 
     fn value(entries: &[(u32, f32)]) -> Vec<u8> {
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn every_entry_of_a_hash_table_is_found() {
         let mut random = fastrand::Rng::with_seed(1);
-        // In one bucket of many, and in all buckets.
+        // All in one bucket, and spread over many.
         let alike = (0..1_000_000).filter(|&index: &u32| index.wrapping_mul(0x9E37_79B1) >> 16 == 7);
         let scattered = (0..1000).map(|_| random.u32(..1_000_000_000));
         for mut indices in [alike.collect::<Vec<u32>>(), scattered.collect()] {

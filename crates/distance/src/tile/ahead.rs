@@ -1,10 +1,9 @@
-//! Vectors that lie anywhere in memory are loaded into the cache, where [`prefetch`] can do that, while those before them are
-//! packed.
+//! Prefetches vectors into the cache while the vectors before them are packed, since each may lie anywhere in memory.
 
 use super::BLOCK;
 use crate::prefetch;
 
-/// Yields the vectors of an iterator, with whatever comes with them, and prefetches the vector that is a block further.
+/// Yields the items of an iterator, and prefetches the vector (by `value`) of the item [`BLOCK`] places ahead.
 pub(super) struct Ahead<I: Iterator, F> {
     rest: I,
     /// The next [`BLOCK`] items, from `first`, in a ring.

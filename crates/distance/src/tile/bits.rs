@@ -150,7 +150,7 @@ fn jaccard_tile(rows: &[BitLine], cols: [&[BitLine]; 2], input: &TileInput<'_>, 
     });
 }
 
-/// Computes a tile, given the distance for the number of bits that both strings have together, and the number that they share.
+/// Computes a tile. `distance_of` takes the numbers of bits set in each string, added up, and of bits set in both.
 #[inline(always)]
 fn tile_of(
     rows: &[BitLine],

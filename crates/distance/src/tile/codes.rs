@@ -27,8 +27,8 @@ pub struct CodePanel {
     /// Lines per block: one per group of dimensions, rounded up to whole tiles with AMX; [`WIDE`] per group with AVX2.
     block_lines: usize,
     lines: Vec<Line>,
-    /// The same codes by vectors, as AMX needs those of rows: 64 dimensions of all vectors of a block, then the next 64. Empty
-    /// without AMX.
+    /// The same codes by vectors, the layout in which AMX loads rows: 64 dimensions of each vector of a block, then the
+    /// next 64. Empty without AMX.
     tiles: Vec<Line>,
     factors: Vec<[f32; BLOCK]>,
     sums: Vec<[i32; BLOCK]>,
@@ -96,7 +96,7 @@ pub struct CodeNote {
 }
 
 impl CodeNote {
-    /// Computes them from codes, bytes in two's complement, and their factor.
+    /// The note of a vector with these codes, bytes in two's complement, and this factor.
     #[must_use]
     pub fn new(codes: &[u8], factor: f32) -> Self {
         let (sum, squares) = adder(Level::current())(codes);

@@ -1,9 +1,9 @@
 //! Distances of many pairs at once, by products or differences of blocks of vectors.
 //!
-//! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every loaded
-//! element is used many times. Of vectors, a distance is `scale * sum + term of a + term of b`, where the sum is the product of both vectors, or
-//! the Manhattan distance: approximate where terms cancel, so kept pairs should be measured again by a [`crate::Kernel`]. Tiles of bit
-//! strings count the bits that are set in both strings of a pair: their distances are exact.
+//! For single pairs, loading the vectors takes as long as the arithmetic. In a block of [`ROWS`] x [`COLS`] pairs every
+//! loaded element is used many times. A distance of vectors is `scale * sum + term of a + term of b`, where the sum is
+//! their inner product or Manhattan distance. It is inexact where terms cancel: measure kept pairs again by a
+//! [`crate::Kernel`]. Distances of bit strings, from the number of bits set in both, are exact.
 
 mod ahead;
 mod bits;

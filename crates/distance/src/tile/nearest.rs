@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tiles_find_is_taken_in_the_same_way_at_every_level() {
+    fn lists_in_registers_equal_those_of_the_portable_code() {
         let mut state = 5u32;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

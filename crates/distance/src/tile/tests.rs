@@ -137,7 +137,7 @@ fn products_of_codes_are_exact_at_every_level_and_length() {
 }
 
 #[test]
-fn all_pairs_are_what_tiles_give() {
+fn all_pairs_have_the_distances_of_tiles() {
     let mut next = numbers(8);
     let mut panels = code_panels();
     for (dims, count) in (1..100).chain([70, 33, 1]).map(|count| (count * 7 % 90 + 1, count)) {
@@ -176,7 +176,7 @@ fn all_pairs_are_what_tiles_give() {
 }
 
 #[test]
-fn codes_are_as_near_as_they_can_be() {
+fn codes_err_by_at_most_half_their_factor() {
     let mut next = numbers(6);
     for dims in [1, 2, 3, 4, 5, 63, 384] {
         for size in [1e-30f32, 1e-3, 1.0, 1e30] {

@@ -239,7 +239,7 @@ mod tests {
             let of = |row: usize, dim: usize| rows[row].get(dim).copied().unwrap_or(0).cast_signed();
             let mut lines = vec![Line([1; 64]); len.div_ceil(GROUP)];
             interleave(&all, &mut lines, &mut []);
-            // Padded to whole tiles, and the same codes by vectors.
+            // With lines padded to whole tiles, and with the codes by vectors as well.
             let mut padded = vec![Line([1; 64]); len.div_ceil(64) * BLOCK];
             let mut tiles = padded.clone();
             interleave(&all, &mut padded, &mut tiles);

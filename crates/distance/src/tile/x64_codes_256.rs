@@ -7,9 +7,9 @@ use super::codes::{CodeBlock, CodePanel, GROUP, Line, WIDE};
 use super::{BLOCK, COLS, ROWS, Tile, TileInput};
 use crate::Level;
 
-/// Vectors whose group of dimensions fits into a register, widened.
+/// Vectors per register, which holds one widened group of dimensions of each.
 const LANES: usize = 4;
-/// Vectors of a line; sums, and distances, per register.
+/// Vectors per line; also sums, and distances, per register.
 const SUMS: usize = BLOCK / WIDE;
 /// Registers per line.
 const SETS: usize = SUMS / LANES;
