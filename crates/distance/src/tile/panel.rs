@@ -106,16 +106,6 @@ impl Panel {
         }
         sums
     }
-
-    /// Divides every vector by its length; zero vectors stay zero.
-    pub fn normalize(&mut self) {
-        for block in 0..self.blocks() {
-            let factors = self.squared_norms(block).map(|sum| if sum > 0.0 { sum.sqrt().recip() } else { 0.0 });
-            for line in &mut self.data[block * self.dims..(block + 1) * self.dims] {
-                line.0.iter_mut().zip(factors).for_each(|(lane, factor)| *lane *= factor);
-            }
-        }
-    }
 }
 
 fn all(rows: [Option<&[u8]>; BLOCK]) -> Option<[&[u8]; BLOCK]> {
