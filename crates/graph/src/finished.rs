@@ -197,7 +197,7 @@ impl Graph {
     }
 }
 
-/// A filter of 1,024 bits, set by the low bits of each neighbor: neighbors are compared only where a bit is set already.
+/// A filter of 1,024 bits, indexed by the low bits of a neighbor, which is compared with others only if its bit is set.
 #[derive(Default)]
 struct Seen([u64; 16]);
 

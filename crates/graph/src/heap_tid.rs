@@ -56,8 +56,8 @@ impl HeapTids {
         Self { starts, tids: Vec::with_capacity(rows) }
     }
 
-    /// The TIDs of rows, each with the element that owns it; those of an element in their order. `counts` has the number of each element's
-    /// rows.
+    /// Groups the TIDs of rows by element: `owners` has the element of each row, `counts` the number of rows of each
+    /// element. The rows of an element keep their order.
     #[must_use]
     pub fn of_rows(tids: &[HeapTid], owners: &[u32], counts: &[u8]) -> Self {
         let mut starts = Vec::with_capacity(counts.len() + 1);

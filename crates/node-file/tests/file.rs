@@ -72,7 +72,7 @@ fn nodes_have_full_upper_lists_and_no_lone_layer() {
 }
 
 #[test]
-fn the_head_says_where_to_begin() {
+fn the_head_has_the_sizes_and_the_entry_point() {
     let (graph, values) = (graph(1), values());
     let head = NodeFile::new(&graph, &values, vec![0, 1, 2, 3], CONTENT).unwrap().head();
     assert_eq!(head[..25], *b"usearch\x02\0\x08\0\x0e\0e\x06\x08\x10\x04\0\0\0\0\0\0\0");
@@ -114,10 +114,10 @@ fn what_a_client_cannot_take_is_an_error() {
     assert_eq!(new(&empty, vec![]), Some(NodeFileError::Empty));
 }
 
-/// Vectors of 2000 dimensions that look like an error message.
-struct Loud([u8; 8000]);
+/// Vectors of 2000 dimensions in which the magic of an error message occurs.
+struct LikeErrors([u8; 8000]);
 
-impl ElementValues for Loud {
+impl ElementValues for LikeErrors {
     fn value(&self, _: u32) -> &[u8] {
         &self.0
     }
@@ -142,12 +142,12 @@ fn values_that_look_like_an_error_where_a_read_begins_are_refused() {
     let order: Vec<u32> = (0..rows as u32).collect();
     let magic = [0x37, 0x33, 0x33, 0x37];
     // 10 MiB hold 1304 nodes of 8038 bytes and 4208 bytes of the next, 4170 of them its value.
-    let loud = |at: usize| {
+    let with_magic = |at: usize| {
         let mut value = [1; 8000];
         value[at..at + 4].copy_from_slice(&magic);
-        NodeFile::new(&graph, &Loud(value), order.clone(), content).map(|file| file.nodes())
+        NodeFile::new(&graph, &LikeErrors(value), order.clone(), content).map(|file| file.nodes())
     };
     let begin = (10 << 20) % 8038 - 38;
-    assert_eq!(loud(begin), Err(NodeFileError::Ambiguous));
-    assert_eq!(loud(begin + 1), Ok(1400));
+    assert_eq!(with_magic(begin), Err(NodeFileError::Ambiguous));
+    assert_eq!(with_magic(begin + 1), Ok(1400));
 }
