@@ -92,7 +92,7 @@ impl IncomingVerifier {
             room = room.saturating_sub(if inline { len } else { 0 });
         }
         if elements > 0 || self.spec.elements == 0 {
-            return self.targets.elements(elements);
+            return self.targets.end_block(elements);
         }
         if !self.targets.closed() {
             frame(self.outstanding.first_block() == Some(block), "neighbor tuples begin on another block")?;

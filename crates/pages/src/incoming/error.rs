@@ -11,7 +11,7 @@ pub enum IncomingError {
     /// A number that the builder announced is impossible.
     #[error("{found} {what} announced, must be between {min} and {max}")]
     Announced {
-        /// Elements, rows or blocks.
+        /// Elements or blocks.
         what: &'static str,
         /// The number announced.
         found: u64,
@@ -84,7 +84,7 @@ pub enum IncomingError {
     /// A count is not the one announced.
     #[error("{found} {what} came, {expected} announced")]
     Total {
-        /// Elements, rows or blocks.
+        /// Blocks, elements, rows or neighbor tuples.
         what: &'static str,
         /// What came.
         found: u64,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_little_room_above_what_is_expected() {
+    fn bounds_allow_hardly_more_bytes_than_expected() {
         for m in 2..=100 {
             for elements in [10_000, 1_000_000, 100_000_000] {
                 let levels = Levels::new(m, elements);

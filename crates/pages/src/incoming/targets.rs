@@ -44,7 +44,7 @@ impl Targets {
     }
 
     /// Ends the next block, which has this many elements.
-    pub(super) fn elements(&mut self, elements: u8) -> Result<(), IncomingError> {
+    pub(super) fn end_block(&mut self, elements: u8) -> Result<(), IncomingError> {
         let block = self.counts.len();
         let offset = self.wanted[block];
         if offset > elements {
@@ -84,9 +84,9 @@ mod tests {
         for nowhere in [Tid::new(0, 1), Tid::new(5, 1), Tid::new(2, 89), Tid::new(2, 0x0101)] {
             assert!(!targets.link(nowhere), "{nowhere}");
         }
-        targets.elements(3).unwrap();
+        targets.end_block(3).unwrap();
         assert!(targets.link(Tid::new(1, 3)) && !targets.link(Tid::new(1, 4)));
-        targets.elements(1).unwrap();
+        targets.end_block(1).unwrap();
         assert_eq!(targets.close(), Err(IncomingError::Targets { block: 3, elements: 0, offset: 1 }));
         assert!(!targets.link(Tid::new(4, 1)));
     }
