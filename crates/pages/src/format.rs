@@ -37,7 +37,7 @@ pub(crate) const NEIGHBOR_TIDS: usize = 4;
 /// neighbor tuples, with 0: an index written with 1 would lose those lists after an upgrade. 0 is right for every release.
 pub(crate) const TUPLE_VERSION: u8 = 0;
 
-/// The smallest element tuple holds a value of one byte, or a sparsevec without values.
+/// The smallest element tuple holds a value of one byte, or a sparsevec without entries.
 const MIN_ELEMENT_LEN: usize = max_align(ELEMENT_DATUM + 9);
 /// The most element tuples on a page.
 pub(crate) const MAX_ELEMENTS_PER_PAGE: usize = PAGE_SPACE / (MIN_ELEMENT_LEN + LINE_POINTER_LEN);

@@ -3,7 +3,7 @@ use crate::{Item, NeighborTuple, Page, PageBytes, PageSource, Tid, Tuple};
 
 /// A source of neighbor tuples: pages that are read each time, or [`KeptNeighbors`].
 pub trait NeighborSource {
-    /// The neighbor tuples of a block: where they are in memory, else read into `buffer`. None of a block that cannot be read.
+    /// The neighbor tuples of a block: where they are in memory, else read into `buffer`; none if that fails.
     fn neighbors<'a>(&'a mut self, block: u32, buffer: &'a mut Vec<u8>) -> BlockNeighbors<'a>;
 
     /// As [`PageSource::pause`].
@@ -78,10 +78,10 @@ impl KeptNeighbors {
     /// Bytes for a block besides its records: where they are, and what the allocator adds.
     pub(crate) const PER_BLOCK: usize = 32;
 
-    /// About the memory in bytes for an index of this many blocks and elements; at most that of the pages and 32 for each block.
+    /// Roughly the memory in bytes for an index of this size; at most the size of the pages plus 32 bytes per block.
     #[must_use]
     pub fn bytes(elements: u64, m: u16, blocks: u32) -> u64 {
-        // One element in m is on layer 1, one in m² on layer 2, …: 1 / (m - 1) on the mean, each with m slots, and half the alignment as padding.
+        // On average, an element is on 1 / (m - 1) upper layers with m slots each, and half the alignment is padding.
         let layer = TID_LEN * usize::from(m) + ALIGN / 2;
         let upper = layer.div_ceil(usize::from(m).max(2) - 1);
         let element = RECORD_HEAD + neighbor_len(neighbor_count(0, m)) + upper;

@@ -26,7 +26,7 @@ const PAUSE: usize = 1 << 14;
 ///
 /// Errors make pgvector misbehave; warnings are legal but unusual or harmful. Indexes of every release of pgvector pass, also
 /// after inserts and VACUUM. All pages are read twice, in block order, and those with neighbor tuples several times more.
-/// Memory depends on the content of the pages: about 36 bytes per element with one row, 8 per further row and 10 per block.
+/// Memory depends on the content of the pages: about 36 bytes per element with one row, 8 per further row and 12 per block.
 ///
 /// `value_type` is that of the indexed column; the file does not name it. Without it the first value decides.
 pub fn verify(source: &mut dyn PageSource, value_type: Option<ValueType>) -> Report {

@@ -20,7 +20,7 @@ pub mod sizes {
     /// Points of a leaf of sparse values.
     pub const INVERTED: u64 = 1000;
 
-    /// Sparse values with entries for at least one of this many dimensions, on average, get codes, as dense vectors do.
+    /// Sparse values get codes, as dense vectors do, if on average at least one of this many dimensions has an entry.
     pub const FILLED: u64 = 8;
 
     /// Points of a cell during refinement, each with a list.
@@ -42,19 +42,19 @@ pub mod sizes {
         (if 2 * list > 64 { 2 * list } else { 64 }) - 8
     }
 
-    /// Values of a trial, which are copied twice, for a table of `elements`: a sample and its queries.
+    /// Elements in a trial, the sample and its queries, of a build of `elements`. Their values are copied twice.
     #[must_use]
     pub fn in_trial(elements: u64) -> u64 {
         ((elements / 16).clamp(2000, 8000) + 800).min(elements / 4)
     }
 
-    /// As [`in_trial`], for a trial after the graph.
+    /// [`in_trial`] for a trial by which the guard decides whether to build a finished graph again.
     #[must_use]
     pub fn in_late_trial(elements: u64) -> u64 {
         in_trial(elements).min(2800)
     }
 
-    /// Candidates come in beyond those that are kept, before they are sorted.
+    /// The capacity for candidates of which `kept` are kept: more come in before the nearest are selected.
     #[must_use]
     pub const fn room(kept: u64) -> u64 {
         kept + kept / 4 + 2
@@ -82,7 +82,7 @@ const BY_PRODUCTS: u64 = 32;
 /// Bytes per element for the position of its value, needed if rows did not come in the order of the table.
 const PLACED: u64 = 4;
 
-/// Bytes per element for its number and its position among near elements.
+/// Bytes per element for its number and its position in the order of elements.
 const ORDERED: u64 = 8;
 
 /// Batches of rows and pages in transit between the backend and its thread, and their copies in TLS buffers.
@@ -102,10 +102,10 @@ impl Estimate {
         self.build_memory_bytes(threads).saturating_add(PROGRAM_BYTES)
     }
 
-    /// The peak memory of the build in bytes: when neighbors at layer 0 are chosen for the first time or, if that is more, when
-    /// the graph is made navigable. The graph's memory is freed before the index is complete; pages are made a few at a time.
+    /// The peak memory of the build in bytes: when neighbors at layer 0 are selected for the first time or, if that is
+    /// more, during navigation. The graph is freed before the index is complete; pages are made a few at a time.
     ///
-    /// The constants and [`sizes`] mirror the structures of the engines: whoever changes those changes these.
+    /// The constants and [`sizes`] mirror the structures of the engines, and change with them.
     ///
     /// | for each | bytes |
     /// |---|---|
@@ -129,7 +129,7 @@ impl Estimate {
         let upper = 4 * m / (m - 1).max(1);
         // Candidates of layer 0 only: those of upper layers are freed by then.
         let candidates = CANDIDATE * room(kept(2 * m));
-        // If the graph is made navigable: its lists so far, and candidates of both rounds of selection with their reverse links.
+        // During navigation: the lists so far, and the candidates of both rounds of selection with their reverse links.
         let navigating = 2 * m * (LINK + 3 * CANDIDATE) + REVERSE + CHOOSING;
         let element = PLACED + upper + (candidates + rest).max(navigating);
         // TIDs are sorted from one array into another; until then each row also has the number of its element.

@@ -39,7 +39,7 @@ const NEIGHBOR: u32 = 1 << 31;
 /// Stands for a slot whose tuple could not be read, a neighbor tuple without an element, or a block without a page.
 const NONE: u32 = u32::MAX;
 
-/// All tuples of an index. Takes 27 bytes and two bits for an element and its neighbor tuple, and 9 bytes for a block.
+/// All tuples of an index. Takes 27 bytes and two bits for an element and its neighbor tuple, and 12 bytes for a block.
 pub(super) struct Index {
     pub meta: MetaPage,
     /// By block: the next block of the chain, and whether the block has a page at all.
@@ -49,8 +49,8 @@ pub(super) struct Index {
     slots: Vec<u32>,
     /// In the order of TIDs.
     pub elements: Vec<Element>,
-    /// By place in `slots`: whether it is that of a live element, one that is not marked as deleted. Lists name elements in any order, and
-    /// bits of all slots fit into the processor's cache.
+    /// By place in `slots`: whether a live element is there, one not marked as deleted. One bit each, so that they fit
+    /// into the processor's cache: lists name elements in any order.
     live: Bits,
     /// By neighbor tuple: the element it belongs to.
     owners: Vec<u32>,
@@ -62,8 +62,8 @@ impl Index {
         Self { meta, next, starts, slots, elements, live: Bits::default(), owners }
     }
 
-    /// Begins a block, on which everything lies that is added until the next call; its page names the `next` block. Blocks come
-    /// in order, but some may be missing.
+    /// Begins a block: what is added until the next call is on it. `next` is the block after it in the chain. Blocks
+    /// come in order, but some may be missing.
     pub(super) fn start_block(&mut self, block: u32, next: u32, memory: &mut Memory) -> Result<(), TooLarge> {
         while self.next.len() <= block as usize {
             memory.push(&mut self.next, (NONE, false))?;
@@ -149,7 +149,7 @@ impl Index {
 
     /// Whether a live element of a level of at least `layer` is at this place in `slots`.
     pub(super) fn place_is_on(&self, place: usize, layer: u8) -> bool {
-        // What is live is an element.
+        // Only elements are live.
         self.live.is_set(place) && (layer == 0 || self.elements[self.slots[place] as usize].level >= layer)
     }
 

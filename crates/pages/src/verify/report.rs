@@ -8,8 +8,8 @@ use crate::{MetaPage, PAGE_SIZE};
 /// The most problems of a kind that are kept as text.
 const KEPT: usize = 50;
 
-/// Problems of one kind: all are counted, the texts of fifty kept. Passing problems are those that inserts may cause while the pages are read
-/// one after the other. The text of a lasting problem replaces that of a passing one.
+/// Problems of one kind: all are counted, and the texts of fifty kept. Inserts may cause passing problems while the
+/// pages are read one after another; lasting ones have other causes, and their texts replace those of passing ones.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     first: Vec<String>,
@@ -30,7 +30,7 @@ impl Problems {
         self.lasting
     }
 
-    /// The first fifty problems, those that inserts may have caused last.
+    /// The texts of the first fifty problems, passing ones last.
     #[must_use]
     pub fn first(&self) -> &[String] {
         &self.first
