@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn files(pages in prop_oneof![damaged(), random()]) {
+    fn no_file_makes_verify_panic(pages in prop_oneof![damaged(), random()]) {
         for value_type in [None, Some(ValueType::Vector), Some(ValueType::Bit), Some(ValueType::SparseVec)] {
             let report = verify(&mut pages.as_slice(), value_type);
             prop_assert!(!report.to_string().is_empty());
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn streams(pages in prop_oneof![damaged(), random()], elements in 0..60u32) {
+    fn no_stream_makes_the_incoming_verifier_panic(pages in prop_oneof![damaged(), random()], elements in 0..60u32) {
         let mut spec = sample(ValueType::Vector, 40, 4, elements, 3).spec();
         spec.blocks = pages.len() as u32;
         if let Ok(mut verifier) = IncomingVerifier::new(spec, KEY) {

@@ -34,7 +34,7 @@ fn pgvectors_own_index_passes() {
 }
 
 #[test]
-fn its_fields_are_read() {
+fn fields_of_pgvectors_own_index_are_read() {
     let pages = t3();
     let meta = MetaPage::parse(&Page::parse(0, &pages[0]).unwrap()).unwrap();
     let index = IndexMeta { value_type: ValueType::Vector, dims: 3, m: 2, ef_construction: 4 };

@@ -66,7 +66,7 @@ fn flipped_bytes_of_large_indexes_are_found() {
 }
 
 #[test]
-fn rows_are_neither_lost_nor_repeated_nor_altered() {
+fn lost_repeated_and_altered_rows_are_refused() {
     let sample = sample(ValueType::SparseVec, 50, 16, 100, 2);
     let (graph, values) = (&sample.graph, &sample.values);
     let rows: Vec<_> = graph
@@ -105,7 +105,7 @@ fn rows_are_neither_lost_nor_repeated_nor_altered() {
 }
 
 #[test]
-fn blocks_come_in_order_and_all() {
+fn blocks_out_of_order_missing_or_too_many_are_refused() {
     let sample = sample(ValueType::Vector, 64, 16, 100, 2);
     let pages = sample.pages();
     let verifier = || IncomingVerifier::new(sample.spec(), KEY).unwrap();
@@ -133,7 +133,7 @@ fn blocks_come_in_order_and_all() {
 }
 
 #[test]
-fn announcements_are_bounded() {
+fn impossible_announcements_are_refused() {
     let meta = sample(ValueType::Vector, 64, 16, 0, 0).meta;
     let announce = |rows, elements, blocks| {
         IncomingVerifier::new(IncomingSpec { meta, rows, elements, blocks }, KEY)
@@ -151,9 +151,8 @@ fn announcements_are_bounded() {
     assert!(announce(u64::MAX, u64::MAX, u32::MAX).is_err());
 }
 
-/// Whatever a builder announces, the index is hardly larger than an honest one.
 #[test]
-fn announcements_of_large_indexes_are_close() {
+fn announced_blocks_are_hardly_more_than_honest_ones() {
     use ValueType::{Bit, HalfVec, Vector};
     for (value_type, dims) in [(Vector, 1), (Vector, 384), (Vector, 1025), (Vector, 2000), (HalfVec, 2050), (Bit, 8)] {
         for m in 2..=100 {
@@ -173,7 +172,7 @@ fn announcements_of_large_indexes_are_close() {
 }
 
 #[test]
-fn levels_are_those_drawn_at_random() {
+fn improbably_many_elements_of_a_level_are_refused() {
     for (m, elements, top) in [(2, 500, 63), (16, 24, 63), (16, 500, 40), (100, 500, 11)] {
         let sample = sample(ValueType::Vector, 3, m, elements, top);
         let error = sample.receive(&sample.pages()).unwrap_err().to_string();
@@ -197,7 +196,7 @@ fn levels_are_those_drawn_at_random() {
 }
 
 #[test]
-fn counts_are_those_announced() {
+fn counts_other_than_announced_are_refused() {
     let sample = sample(ValueType::Vector, 64, 16, 100, 2);
     let receive = |change: fn(&mut IncomingSpec)| {
         let mut spec = sample.spec();

@@ -45,7 +45,7 @@ impl PageSource for Counting<'_> {
 }
 
 #[test]
-fn the_memory_is_as_estimated() {
+fn verification_takes_the_memory_that_was_estimated() {
     let pages = pages();
     let estimated = verify_bytes(ELEMENTS.into(), ELEMENTS.into(), pages.len() as u32);
     let within = |memory| verify_within(&mut pages.as_slice(), None, memory);
@@ -63,7 +63,7 @@ fn the_memory_is_as_estimated() {
 }
 
 #[test]
-fn the_memory_of_many_equal_rows_is_as_estimated() {
+fn many_equal_rows_take_the_memory_that_was_estimated() {
     let mut sample = sample(ValueType::Vector, 1, 2, ELEMENTS, 0);
     let rows = |element| (1..=10).map(move |row| HeapTid::new(70_000 + element, row));
     let mut heap_tids = HeapTids::default();
