@@ -21,9 +21,9 @@ pub enum From {
 }
 
 /// Possible ticks of an axis of nines.
-const SHARES: [f64; 15] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999];
+const NINES_TICKS: [f64; 15] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999];
 
-/// An axis between two values, as the scale places them.
+/// An axis between two values, both as [`Scale::place`] transforms them.
 pub(crate) struct Axis {
     scale: Scale,
     low: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis that fits the values, with a margin.
+    /// An axis that fits the values, with a margin of at least `least` at both ends.
     pub(crate) fn new(scale: Scale, from: From, values: impl Iterator<Item = f64>, least: f64) -> Self {
         let (mut low, high) = padded(values.map(|value| scale.place(value)), least);
         if from == From::Zero {
@@ -41,7 +41,7 @@ impl Axis {
     }
 
     /// The position of a value: 0 at the start of the axis, 1 at its end.
-    pub(crate) fn share(&self, value: f64) -> f64 {
+    pub(crate) fn position(&self, value: f64) -> f64 {
         (self.scale.place(value) - self.low) / (self.high - self.low)
     }
 
@@ -53,7 +53,7 @@ impl Axis {
             Scale::Linear => steps(low, high).into_iter().map(|value| (value, short(value))).collect(),
             Scale::Nines => {
                 let inside = |value: &f64| (low..=high).contains(&Scale::Nines.place(*value));
-                SHARES.into_iter().filter(inside).map(|value| (value, short(value))).collect()
+                NINES_TICKS.into_iter().filter(inside).map(|value| (value, short(value))).collect()
             }
         }
     }
@@ -69,7 +69,7 @@ impl Scale {
     }
 }
 
-/// The range of some numbers with a margin, at least `least` wide.
+/// The range of some numbers, with a margin of at least `least` at both ends.
 fn padded(numbers: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let (low, high) = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
     if low > high {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_have_round_numbers() {
+    fn ticks_are_round_numbers_within_the_range() {
         assert_eq!(decades(-0.4, 1.01), [0.5, 1.0, 2.0, 5.0, 10.0]);
         let found = steps(0.931, 0.999);
         assert!(found.len() >= 3 && found.iter().all(|value| (0.931..=0.999).contains(value)), "{found:?}");
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn nines_are_equally_far_apart() {
+    fn each_further_nine_is_equally_long() {
         let axis = Axis::new(Scale::Nines, From::Least, [0.9, 0.999].into_iter(), 0.01);
-        let [nine, ninety_nine, all_but_one] = [0.9, 0.99, 0.999].map(|value| axis.share(value));
+        let [nine, ninety_nine, all_but_one] = [0.9, 0.99, 0.999].map(|value| axis.position(value));
         assert!((ninety_nine - nine - (all_but_one - ninety_nine)).abs() < 1e-9);
-        assert!(axis.share(1.0).is_finite());
+        assert!(axis.position(1.0).is_finite());
         let ticks: Vec<String> = axis.ticks().into_iter().map(|tick| tick.1).collect();
         assert_eq!(ticks, ["0.9", "0.95", "0.98", "0.99", "0.995", "0.998", "0.999"]);
     }

@@ -56,8 +56,8 @@ impl Svg {
         let level = plot.level.iter().map(|level| level.0);
         let up = Axis::new(plot.y_scale, plot.y_from, drawn().map(|point| point.1).chain(level), 0.002);
         let (right, bottom) = (left + inner - 16.0, TOP + HEIGHT);
-        let x = |value: f64| left + across.share(value) * (right - left);
-        let y = |value: f64| bottom - up.share(value) * (bottom - TOP);
+        let x = |value: f64| left + across.position(value) * (right - left);
+        let y = |value: f64| bottom - up.position(value) * (bottom - TOP);
         for (value, text) in across.ticks() {
             self.rule("rule", (x(value), TOP), (x(value), bottom));
             self.text((x(value), bottom + 16.0), "middle", None, &text);
