@@ -5,7 +5,7 @@ use rustls::pki_types::CertificateDer;
 const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
 const EXTENSIONS: u8 = 0xa3;
-/// The field of a certificate that says that it is of version 3. It is missing in version 1.
+/// The version field of a certificate of version 3; version 1 has no such field.
 const VERSION_3: [u8; 5] = [0xa0, 3, INTEGER, 1, 2];
 const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 29, 17];
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lengths_of_each_form() {
+    fn lengths_of_each_form_are_read_and_malformed_ones_are_not() {
         for length in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
             let content = vec![7; length];
             let encoded = sequence(&[&content, &[]]);

@@ -71,8 +71,8 @@ impl Verifier {
         Ok(Self { check: Some(Check { chain, roots, name }), provider })
     }
 
-    /// Whether the host's name is the common name, which counts if there is no `subjectAltName`; with `*` for the first label of a name.
-    /// webpki does not apply an authority's constraints of names to it.
+    /// Whether the host's name is the common name, in which `*` may stand for the first label. It counts only if there
+    /// is no `subjectAltName`, and no authority with name constraints: webpki does not apply these to common names.
     fn is_common_name(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::certificate::tests::without_version;
 
-    /// An authority, whose constraints permit the domain, if there is one.
+    /// An authority; with `permitted`, its name constraints permit that domain only.
     fn authority(permitted: Option<&str>) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
