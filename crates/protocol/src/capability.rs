@@ -6,5 +6,5 @@ pub const REDIRECT: u64 = 1;
 pub const CHECK: u64 = 2;
 /// The builder can advise which index to build: [`Ask`](crate::Ask) at the end of Hello. Used only if Accept repeats it.
 pub const ADVISE: u64 = 4;
-/// The database's pgvector has no types of values but the column's: advice is about indexes of that type only.
+/// The database's pgvector can index values of the column's own type only: advice is about such indexes.
 pub const OWN_TYPE: u64 = 8;

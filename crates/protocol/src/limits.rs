@@ -8,7 +8,7 @@ use crate::kind;
 pub const MAX_CONTROL_PAYLOAD: usize = 64 << 10;
 /// The most bytes in the payload of a Tuples, Pages or IndexPages frame.
 pub const MAX_DATA_PAYLOAD: usize = 2 << 20;
-/// The most bytes of a text that this crate sends; longer ones are cut. Four of them fit into a control frame.
+/// The most bytes of a text that this crate sends; longer ones are cut. The five of a Hello fit into its frame.
 pub const MAX_TEXT_BYTES: usize = 8 << 10;
 
 /// The most pages in one frame.

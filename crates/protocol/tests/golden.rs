@@ -37,7 +37,7 @@ fn frame(name: &str) -> Frame {
 }
 
 #[test]
-fn client_messages() {
+fn client_messages_are_the_bytes_of_their_files() {
     for (name, message) in samples::client() {
         assert_eq!(ClientMessage::from_frame(&frame(name)).unwrap().unwrap(), message, "{name}");
         let mut bytes = BytesMut::new();
@@ -50,7 +50,7 @@ fn client_messages() {
 }
 
 #[test]
-fn builder_messages() {
+fn builder_messages_are_the_bytes_of_their_files() {
     for (name, message) in samples::builder() {
         assert_eq!(BuilderMessage::from_frame(&frame(name)).unwrap().unwrap(), message, "{name}");
         let mut bytes = BytesMut::new();
@@ -60,7 +60,7 @@ fn builder_messages() {
 }
 
 #[test]
-fn writers_that_do_not_copy() {
+fn writers_that_do_not_copy_make_the_same_bytes() {
     for (name, message) in samples::client() {
         let ClientMessage::Tuples(tuples) = message else { continue };
         let mut writer = TuplesWriter::new(!tuples.lengths.is_empty());
@@ -103,7 +103,7 @@ fn totals_are_those_of_the_other_files() {
 }
 
 #[test]
-fn what_is_no_message() {
+fn greeting_choice_and_unknown_frames_are_as_in_their_files() {
     assert_eq!(vector("greeting"), Greeting::builder().to_bytes()[..]);
     assert_eq!(vector("choose"), MAGIC[..]);
     let unknown = frame("unknown_optional");

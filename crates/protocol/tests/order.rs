@@ -76,7 +76,7 @@ fn pings_come_before_the_build() {
 }
 
 #[test]
-fn hello_says_what_is_wanted() {
+fn hello_asks_for_a_build_a_check_or_advice() {
     let admission = [
         ("hello", SessionState::Admission),
         ("hello_check", SessionState::CheckAdmission),
@@ -88,14 +88,14 @@ fn hello_says_what_is_wanted() {
 }
 
 #[test]
-fn nothing_is_cancelled_before_hello() {
+fn only_hello_ping_and_ticket_may_come_first() {
     for step in ["cancel", "heartbeat", "tuples", "index_pages"] {
         assert!(run(&[('c', step)]).is_err(), "{step}");
     }
 }
 
 #[test]
-fn a_step_left_out_is_noticed() {
+fn hello_accept_end_of_tuples_and_layout_are_needed() {
     let without = |name| {
         let steps: Vec<_> = BUILD.into_iter().filter(|step| step.1 != name).collect();
         run(&steps).map_err(|error| error.to_string())
@@ -107,7 +107,7 @@ fn a_step_left_out_is_noticed() {
     assert_eq!(without("tuples"), Ok(SessionState::Ended));
 }
 
-/// Checks steps without a build, and that none of `wrong` is among those after the third.
+/// Asserts that the steps end a session. From the third on, a heartbeat or an error may come, but no step of `wrong`.
 fn expect_order(steps: &[(char, &str)], wrong: &[(char, &str)]) {
     assert_eq!(run(steps), Ok(SessionState::Ended));
     for end in 3..steps.len() {

@@ -118,7 +118,7 @@ fn a_known_kind_is_read_even_if_it_is_marked_optional() {
 }
 
 #[test]
-fn fields_that_are_not_what_they_should_be() {
+fn invalid_fields_are_refused_by_name() {
     let with = |kind, offset: usize, byte| {
         let (frame, read) = frames().into_iter().find(|(frame, _)| frame.kind == kind).unwrap();
         let mut payload = frame.payload.to_vec();

@@ -191,7 +191,7 @@ fn frames(bytes: &[u8], mut cuts: Vec<usize>) -> Vec<Frame> {
 
 proptest! {
     #[test]
-    fn client_messages(sent in vec(client(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
+    fn client_messages_survive(sent in vec(client(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
         let mut bytes = BytesMut::new();
         sent.iter().for_each(|message| message.encode(&mut bytes));
         let cuts = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn builder_messages(sent in vec(builder(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
+    fn builder_messages_survive(sent in vec(builder(), 1..8), cuts in vec(any::<prop::sample::Index>(), 0..8)) {
         let mut bytes = BytesMut::new();
         sent.iter().for_each(|message| message.encode(&mut bytes));
         let cuts = cuts.into_iter().map(|cut| cut.index(bytes.len())).collect();

@@ -3,7 +3,7 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::{Reader, put_text};
 use crate::{ProtocolError, Refuse, SqlState};
 
-/// The builder fails, and why. Ends the session.
+/// Why the builder fails. Ends the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReport {
     /// The error code.

@@ -15,7 +15,7 @@ pub struct TuplesBatch<'a> {
 }
 
 impl TuplesBatch<'_> {
-    /// The bytes of the payload.
+    /// The bytes of a payload of `rows` rows with `values` bytes of values; with `varying`, their lengths are sent too.
     #[must_use]
     pub fn payload_bytes(rows: usize, varying: bool, values: usize) -> usize {
         HEAD_BYTES + rows * (HEAP_TID_BYTES + if varying { LENGTH_BYTES } else { 0 }) + values

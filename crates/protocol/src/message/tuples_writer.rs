@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_what_the_codec_makes() {
+    fn frames_equal_those_of_the_codec() {
         for varying in [false, true] {
             let mut writer = TuplesWriter::new(varying);
             for second in [false, true] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_seen_again() {
+    fn every_row_of_a_batch_is_visited() {
         for (varying, second) in [(false, b"abc".as_slice()), (true, b"d"), (true, b"")] {
             let mut writer = TuplesWriter::new(varying);
             writer.batch().for_each(|_, _| panic!("there is no row"));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_emit_says_comes_back() {
+    fn an_error_of_emit_is_returned_and_the_batch_dropped() {
         let mut writer = TuplesWriter::new(false);
         writer.push([0; 6], b"x");
         assert_eq!(writer.take(|_| Err("broken pipe")), Err("broken pipe"));

@@ -57,7 +57,7 @@ mod tests {
     use crate::v1::{ACK, error_frame, result_head};
 
     #[test]
-    fn an_end_is_one_only_where_all_has_come() {
+    fn answers_end_only_when_all_their_bytes_have_come() {
         let file = [&ACK[..], &result_head(2, 100), &[7; 100]].concat();
         let late = [&ACK[..], &error_frame("no memory")].concat();
         for (bytes, ending) in [(file, Ending::File), (late, Ending::Error), (error_frame("no"), Ending::Error)] {

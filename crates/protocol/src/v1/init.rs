@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pgvector_has_is_taken() {
+    fn requests_that_pgvector_supports_are_builds() {
         let order = cosine().order(false).unwrap();
         assert_eq!((order.value_type, order.metric), (ValueType::Vector, Metric::Cosine));
         assert_eq!((order.dims, order.m, order.ef_construction), (8, 4, 32));

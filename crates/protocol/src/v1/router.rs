@@ -10,8 +10,8 @@ pub const MAX_ADDRESS_BYTES: usize = 1000;
 /// The most bytes of a ticket in [`relayed`].
 pub const MAX_TICKET_BYTES: usize = 1000;
 
-/// What a relaying router sends to a builder before the client's bytes after the choice: the magic, and the ticket as a text.
-/// `None` if the ticket is longer than [`MAX_TICKET_BYTES`].
+/// What a relaying router first sends to a builder: the magic, and the ticket as a text. The client's bytes follow,
+/// from those after its choice. `None` if the ticket is longer than [`MAX_TICKET_BYTES`].
 #[must_use]
 pub fn relayed(ticket: &str) -> Option<Vec<u8>> {
     let length = u16::try_from(ticket.len()).ok().filter(|&length| usize::from(length) <= MAX_TICKET_BYTES)?;
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_go_ahead() {
+    fn a_relayed_connection_begins_with_the_ticket() {
         assert_eq!(relayed("t1").unwrap(), b"LIX1\x02\0t1");
         assert_eq!(relayed("").unwrap(), b"LIX1\0\0");
         assert_eq!(relayed(&"x".repeat(MAX_TICKET_BYTES + 1)), None);
