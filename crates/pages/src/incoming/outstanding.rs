@@ -11,8 +11,8 @@ pub(super) struct Owner {
 
 /// Elements whose neighbor tuples come on later pages: in the order of the elements, without gaps.
 ///
-/// So the place of a neighbor tuple follows from the one before and from whether it is the first of its page: eight bytes per
-/// element suffice for its place and that bit.
+/// So the place of a neighbor tuple follows from the one before and from whether it is the first of its page: eight
+/// bytes hold an element's own place, its level and that bit.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     /// For each element: block, offset, level and first-of-page bit, from the highest bits down.

@@ -190,8 +190,8 @@ fn check_element(element: &ElementTuple<'_>, value_type: &mut Option<ValueType>,
     }
 }
 
-/// Infers the type from the layout of a value. A sparsevec with entries can be as long as a value of another type with as many
-/// dimensions, but only a sparsevec has ascending indices within them; without entries it looks like a bit value of zeros.
+/// Infers the type from a value's layout. A sparsevec with entries may be as long as another type's value, but only it
+/// has ascending indices below its dimensions; one without entries looks like a bit value of zeros.
 fn recognise(element: &ElementTuple<'_>, dims: u32) -> Option<ValueType> {
     let fits = |&value_type: &ValueType| Datum::parse(value_type, dims, element.tid(), element.data()).is_ok();
     let has_entries = element.data().get(8..12).is_some_and(|count| count != [0; 4]);
