@@ -1,9 +1,9 @@
 //! Lantern's protocol version 1, spoken by the pgvector forks `0.7.4-lanterncloud` and `0.8.0-lanterncloud`.
 //!
-//! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without framing
-//! ([`RowDecoder`]), then [`END`]. The server answers [`ACK`] to Init and, after the rows, [`result_head`] and the file of the
-//! index; in place of either it may send an [`error_frame`]. [`Answers`] tracks these answers. A router is asked by
-//! [`GIVE_ME_A_SERVER`] and answers with a [`ServerAddress`], or it relays the connection after [`relayed`].
+//! After the [`Greeting`](crate::Greeting), which both protocols share, a client sends [`Init`], then rows without
+//! framing ([`RowDecoder`]), then [`END`]. The server answers [`ACK`] to Init and, after the rows, [`result_head`] and
+//! the file of the index; in place of either it may send an [`error_frame`]. [`Answers`] tracks these answers. A router
+//! answers [`GIVE_ME_A_SERVER`] with a [`ServerAddress`], or relays and first sends [`relayed`] to the builder.
 
 mod answer;
 mod answers;
