@@ -22,7 +22,7 @@ pub struct BuildSpec {
     pub dims: u32,
     /// Neighbors per element and layer (pgvector's `m`), twice as many at layer 0: 2 to 100.
     pub m: u16,
-    /// Candidates considered when an element's neighbors are chosen: 4 to 1000, at least `2 * m`.
+    /// pgvector's `ef_construction`: 4 to 1000, at least `2 * m`. For the bulk engine it sets fan-out and number of candidates.
     pub ef_construction: u16,
     /// The client's estimate of the number of rows; a hint, not a limit.
     pub expected_rows: u64,
@@ -33,7 +33,7 @@ pub struct BuildSpec {
 }
 
 impl BuildSpec {
-    /// A build without an estimate of rows, whose elements have room for as many rows as pgvector's, with seed 0.
+    /// A build without an estimate of rows, with up to 10 rows per element as in pgvector, and seed 0.
     #[must_use]
     pub fn new(value_type: ValueType, metric: Metric, dims: u32, m: u16, ef_construction: u16) -> Self {
         let rows_per_element = HEAP_TIDS_PER_ELEMENT as u8;
@@ -80,7 +80,7 @@ pub struct RowBatch<'a> {
 
 /// A build under way.
 pub trait Engine: Send {
-    /// Takes rows; may work on them before it returns. Several batches at once are checked on several threads.
+    /// Takes the rows of all `batches`. If they have enough bytes together, the pool's threads check and copy them.
     ///
     /// # Errors
     /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::HeapTid`], [`BuildError::TooManyElements`],

@@ -57,7 +57,7 @@ impl Engine for BulkEngine {
         let (mut setup, taken, _) = self.intake.finish()?;
         let taken = taken.by_tid(&setup.store, &setup.pool);
         let elements = taken.heap_tids.elements();
-        // A trial compares its sample as the build compares all values.
+        // The engines of a trial keep the measure that the build chose for all values.
         if trial {
             setup.measure = setup.measure.for_values(&setup.store, elements, taken.heap_tids.rows());
         }
@@ -141,8 +141,8 @@ impl Layers<'_> {
         Ok((draft, lowest))
     }
 
-    /// Draws a sample of many points, and does without codes if they do not rank its neighbors. Not under inner product, where candidates of
-    /// other kinds come to those by codes.
+    /// If there are many points, draws a sample of them, and drops the codes if they do not rank its true neighbors. Not under inner product:
+    /// there the longest vectors and Euclidean distances add candidates.
     fn draw_sample(&mut self, points: &[u32], random: &Random) -> Result<(), BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (space, plan) = (self.space, self.plan(points.len(), 2 * usize::from(spec.m)));

@@ -15,7 +15,7 @@ pub(crate) struct Leaf {
     elements: Vec<u32>,
     /// For each element, whether the distance of its farthest kept neighbor is above the quantisation error.
     resolved: Vec<bool>,
-    /// Whether distances are approximate: by codes around the leaf's mean.
+    /// Whether distances by tiles are too imprecise to be compared with those of other leaves ([`Representation::is_rough`]).
     rough: bool,
     group: Group,
     inverted: Inverted,
