@@ -3,7 +3,7 @@
 //! Rows without structure in many dimensions share few leaves with their nearest neighbors: the more rows, the fewer. So the candidates of
 //! a sample are compared with its true neighbors. While too many are missing, the points are partitioned again by other pivots.
 //!
-//! The same sample, drawn before the first partition, shows whether codes rank true neighbors. Else no partition by codes would find them.
+//! The same sample, drawn before the first partition, shows whether codes rank true neighbors. If not, no partition by codes would find them.
 
 use distance::Candidate;
 
@@ -20,8 +20,8 @@ const SAMPLE: usize = 100;
 const K: usize = 10;
 /// Neighbors that codes rank, for each point of the sample.
 const RANKED: usize = 32;
-/// Codes are used if the nearer half of these, by codes, has at least this share of the true neighbors. Codes of embeddings have all of them
-/// there; a random order would have a half.
+/// Codes are used if the half of these that codes rank nearer has at least this share of the [`K`] true neighbors. It has all of them with
+/// embeddings, and would have half of them in a random order.
 const RANKED_WELL: f32 = 0.9;
 /// Recall of the candidates from which no partition is added. Far below it the graph's recall is lower than insertion's; embeddings have
 /// .97 and more.
@@ -63,8 +63,8 @@ pub(crate) fn partition_more(
 pub(crate) struct Sample {
     /// For each point of the sample, its position and the distance of its [`K`]th true neighbor.
     points: Vec<(usize, f32)>,
-    /// Whether codes, if there are any, rank true neighbors before others. They may not, though they resolve the distances, if hundreds of rows are
-    /// almost equally near. Within groups of near-identical rows, exact distances are used anyway.
+    /// Whether codes, if there are any, rank true neighbors before others. They may not, though they resolve the distances, if hundreds of
+    /// rows are almost equally near. Also true if codes do not resolve most distances: there exact ones are used anyway.
     pub(crate) ranked: bool,
     /// Whether codes, if there are any, resolve most distances to true neighbors. They do not within groups of near-identical rows, where a
     /// partition costs several times as much, and any other row of the group is as good a candidate as the true neighbors.
@@ -116,7 +116,7 @@ impl Sample {
         let hits = |&(at, reach): &(usize, f32)| {
             list.clear();
             found.of(at, &mut list);
-            // Candidates may have distances by codes. Those of a query are rounded as `reach` is.
+            // Measured again: a candidate's own distance may be by codes, `reach` is one of searches.
             space.ask(&mut query, points[at]);
             let near = list.iter().filter(|near| space.distance_of(&query, near.element()) <= reach);
             near.count().min(K)
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn codes_must_rank_neighbors_that_are_almost_equally_near() {
         const DIMS: usize = 160;
-        // Rows with the same one are nearer than all others; among them, the noise decides, which is less than a step of codes.
+        // Rows that share a tag are nearer than all others; among them the noise decides, which is below a step of the codes.
         let (mut tags, mut random) = (cube::<DIMS>(POINTS, 1), Random::new(2));
         for tags in &mut tags {
             tags.iter_mut().for_each(|x| *x *= 2e-3);
@@ -229,7 +229,7 @@ mod tests {
         if measure.tiles.is_none() {
             return;
         }
-        // The last true neighbor is as far as itself, though searches and kernels round differently.
+        // A tenth true neighbor counts as found, though sparse queries and kernels round differently.
         let ([of_sparse, _], [of_dense, _]) = (recall_in(Space::exact(measure, &store), 8), recall::<4>(8));
         assert!((of_sparse - of_dense).abs() < 0.01, "{of_sparse} {of_dense}");
     }

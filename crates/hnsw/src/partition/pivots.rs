@@ -5,7 +5,7 @@ use distance::{Candidate, Nearest, Tile};
 use crate::space::representation::most;
 use crate::space::{Group, Inverted, Query, Representation, Space, Tiles};
 
-/// Fewer pivots are compared with an element one by one.
+/// The pivots of a group of near-identical ones are compared with an element one by one if they are fewer.
 const MANY: usize = 32;
 
 pub(crate) struct Pivots<'a> {

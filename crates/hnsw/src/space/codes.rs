@@ -13,7 +13,7 @@ use crate::input::{Bytes, CHUNK};
 use crate::random::Random;
 use crate::{BuildError, Control};
 
-/// Values whose mean is the center.
+/// Values from which the center is computed.
 const SAMPLE: usize = 1024;
 /// The most of them that are compared to find frequent values.
 const COMPARED: usize = 256;
@@ -217,16 +217,15 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
     factor > 0.0 && squared >= MARGIN * error
 }
 
-/// The values from which the center is computed.
 fn sample<'a>(space: Space<'a>, elements: usize) -> Vec<&'a [u8]> {
     Random::new(0).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element)).collect()
 }
 
 /// Moves a center, in each dimension where half of the values lie within one step of the codes, to the middle one of these values.
 ///
-/// Codes of such values are all rounded alike, with an error that depends on the dimension instead of the value. Distances to values other than
-/// these then err alike for all rows: of rows at equal distances, such as those that share a tag, all rows would choose the same few. At the
-/// center the error is 0.
+/// Codes round all such values alike, with an error that depends on the dimension only. The distance to a row with another value there then
+/// has the same error for all rows: of many rows at equal distances, such as those that share a tag, all would choose the same few as
+/// neighbors. A frequent value at the center has no error.
 fn move_to_frequent_values(tiles: Tiles, sample: &[&[u8]], center: &mut [f32]) {
     let (mut differences, mut greatest) = (Vec::new(), Vec::new());
     let some = sample.iter().copied().step_by(sample.len().div_ceil(COMPARED).max(1));
@@ -352,7 +351,7 @@ mod tests {
         assert!(!resolves(6, 0.0, 1.0), "without a step there are no codes");
     }
 
-    /// The memory estimate of `pages` counts a note as part of what comes with products.
+    /// The memory estimate counts a note in `BY_PRODUCTS`, which builds by inverted lists do not need.
     #[test]
     fn a_note_has_16_bytes() {
         assert_eq!(size_of::<Noted>(), 16);

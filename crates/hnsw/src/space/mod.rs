@@ -36,7 +36,7 @@ pub(crate) struct Measure {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) kernel: Kernel,
-    /// Except for sparse vectors with few entries: how distances of many pairs are computed at once.
+    /// How distances of many pairs are computed at once; `None` for sparse vectors with few entries ([`Self::inverts`]).
     pub(crate) tiles: Option<Tiles>,
     /// Searches cannot distinguish two elements nearer than this.
     pub(crate) resolution: f32,
@@ -80,8 +80,8 @@ impl Measure {
         Some(Self { elements, metric, dims, kernel, tiles, resolution: f32::NEG_INFINITY })
     }
 
-    /// This measure for the first `elements` values of a store, which are those of `rows` rows. Sparse values with many entries ([`FILLED`]) get
-    /// tiles, as dense ones have. The memory estimate knows the mean over rows: where rows share elements, this one is less.
+    /// This measure for the first `elements` values of a store, which are those of `rows` rows. Sparse values with many entries ([`FILLED`])
+    /// get tiles, as dense ones have. Their entries are divided by the rows, so that the mean is at most the one of the memory estimate.
     pub(crate) fn for_values(self, store: &ValueStore, elements: usize, rows: usize) -> Self {
         const SAMPLE: usize = 4096;
         if self.elements != Elements::Sparse || elements == 0 {
@@ -218,8 +218,8 @@ impl Space<'_> {
         Candidate::new(distance, element)
     }
 
-    /// This space, without codes if they do not resolve the distance of an element to its fourth neighbor, or its last, or do not represent
-    /// it. `neighbors` come nearest first.
+    /// This space; without codes unless they resolve and represent the distance from an element to its fourth neighbor, or to the last if it
+    /// has fewer. `neighbors` come nearest first.
     pub(crate) fn trusted(self, element: u32, neighbors: &[u32]) -> Self {
         const RANK: usize = 3;
         let near = neighbors.get(RANK).or(neighbors.last());
@@ -353,7 +353,7 @@ impl Tiles {
         center
     }
 
-    /// Factor of a tile's sums in distances.
+    /// The factor by which a tile's sums enter its distances.
     pub(crate) fn scale(&self) -> f32 {
         match self.metric {
             Metric::L1 => 1.0,
