@@ -3,9 +3,9 @@
 //! A search reads the pages of all neighbors of each element it expands. So a page is filled greedily with elements that link to each
 //! other: next comes the element with the most links from the page so far; a new page begins where the last one ended.
 //!
-//! Several fronts fill pages at the same time, each in its own surroundings. They work in rounds, and see only in the next round which
-//! elements others have taken; an element that two fronts take in one round goes to the first of them. So the order is the same for any
-//! number of threads.
+//! Several fronts fill pages at the same time, each beginning among its own elements. They work in rounds, and see only in the next round
+//! which elements others have taken; an element that two fronts take in one round goes to the first of them. So the order is the same for
+//! any number of threads.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::{BuildError, Control};
 
 /// Elements per front: enough that few pages are filled where fronts meet, few enough that many threads have work.
 const FRONT: usize = 1 << 13;
-/// Elements that a front takes in a round, rounded up to whole pages: so many that the cost of starting a round does not matter.
+/// Elements that a front takes in a round, rounded up to whole pages: enough that the cost of starting a round does not matter.
 const ROUND: usize = 128;
 
 /// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.
@@ -56,18 +56,18 @@ pub(crate) fn by_page(graph: &Graph, near: &[u32], per_page: usize, control: &Co
 /// Fills pages, beginning among its own elements.
 struct Front<'a> {
     graph: &'a Graph,
-    /// The next of these is taken where no candidate is left.
+    /// Its own elements; without a candidate, it takes the next of them that is not placed.
     seeds: std::slice::Iter<'a, u32>,
     per_page: usize,
     /// The elements taken so far, in page order.
     order: Vec<u32>,
-    /// The length of the first part of `order`, which is final, and of which other fronts know.
+    /// The elements of `order` before this index are final, and other fronts see them as placed.
     known: usize,
     /// Whether there is nothing left to take.
     ended: bool,
 }
 
-/// What a front knows during a round.
+/// The state of a front within a round.
 #[derive(Default)]
 struct Round {
     /// The elements taken in this round.
@@ -129,7 +129,7 @@ impl<'a> Front<'a> {
 }
 
 impl Round {
-    /// Counts the links of an element of the page being filled.
+    /// Counts the links from an element on the page being filled to elements that are not placed.
     fn link_from(&mut self, element: u32, graph: &Graph, placed: &[bool]) {
         for &neighbor in graph.neighbors(element, 0) {
             if !placed[neighbor as usize] && !self.taken.has(neighbor) {
@@ -145,7 +145,7 @@ struct Linked {
     elements: Table,
     /// The links to each from the page; 0 once it is on the page.
     links: Vec<u16>,
-    /// Candidates by the number of links, as places in `elements`. If one has got more links since, its entries in earlier lists are stale.
+    /// Places in `elements`, by the number of links. A candidate that gets another link is added to the next list; its older entries are stale.
     by_links: Vec<VecDeque<u32>>,
 }
 
@@ -164,7 +164,7 @@ impl Linked {
         self.by_links[links - 1].push_back(at as u32);
     }
 
-    /// Takes the candidate with the most links, of several the first one that got them: it is nearer to where the page began.
+    /// Takes the candidate with the most links; of several, the first that got that many, which is nearer to the start of the page.
     fn best(&mut self) -> Option<u32> {
         for links in (1..=self.by_links.len()).rev() {
             while let Some(at) = self.by_links[links - 1].pop_front() {
@@ -303,7 +303,7 @@ mod tests {
     fn fronts_that_meet_take_each_element_once() {
         let graph = ring();
         let mut near: Vec<u32> = (0..RING).collect();
-        // All fronts begin anywhere, and meet all the time.
+        // Each front's elements lie all over the ring, so that fronts meet all the time.
         Random::new(3).shuffle(&mut near);
         let order = |pool: &Pool| pool.run(|| by_page(&graph, &near, 8, &Control::default()).unwrap());
         let (mut one, four) = (order(&pool()), order(&Pool::new(4).unwrap()));
