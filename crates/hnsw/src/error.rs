@@ -35,9 +35,9 @@ pub enum BuildError {
     ValueLength {
         /// The row, counted from 0 over the whole build.
         row: u64,
-        /// Its length in bytes, or what is left in the batch.
+        /// The value's length in bytes, or the bytes left in the batch.
         found: usize,
-        /// The length in bytes that type and dimensions require.
+        /// The length in bytes that type and dimensions require; 0 if bytes are left after the last value.
         expected: usize,
     },
     /// A value that pgvector itself would reject.

@@ -11,8 +11,8 @@ use crate::tasks::Section;
 pub(crate) const AT_ONCE: usize = 1024;
 /// The elements are divided into at most this many parts, which have their own nearest lists, for parallel tasks.
 const PARTS: usize = 512;
-/// Tiles and inverted lists round, so this many extra elements are measured again by the kernel, whose distances are those of a search;
-/// more of them where rounding errors may hide a nearer element ([`limits_of_hidden`]).
+/// Tiles and inverted lists round, so the `k` nearest and this many more are measured again by the kernel, whose distances are those of a
+/// search; and further ones if rounding errors may hide a nearer element ([`limits_of_hidden`]).
 const MORE: usize = 6;
 
 /// For each value, the `k` nearest of `points`, nearest first, with distances of the space's kernel. `section` is run twice.

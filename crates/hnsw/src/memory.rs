@@ -9,7 +9,7 @@
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_FROM: i32 = 64 << 10;
 
-/// At most this many blocks have one: Linux allows 65,530 mappings per process.
+/// The most blocks with their own mapping: Linux allows 65,530 mappings per process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_MOST: i32 = 32_000;
 

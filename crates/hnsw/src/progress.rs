@@ -8,7 +8,7 @@ use crate::{BuildError, Pass, Recorder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// Taking rows. Only the `usearch` engine already inserts elements.
+    /// Taking rows. The engine `usearch` also inserts their elements.
     Rows = 0,
     /// Finding candidates for all lists, or inserting elements.
     Graph = 1,
@@ -107,7 +107,7 @@ impl Control {
         Self { recorder: Some(recorder), ..Self::default() }
     }
 
-    /// A handle with the same cancellation and its own progress.
+    /// A handle for a build beside this one, as in a trial, with the same cancellation and its own progress.
     #[must_use]
     pub fn aside(&self) -> Self {
         Self { progress: Arc::default(), ..self.clone() }

@@ -40,7 +40,7 @@ impl Random {
     }
 
     /// A stratified sample: one random number of each of `count` equal parts of 0..`below`, or all numbers if these are fewer; ascending.
-    /// Numbers at a fixed step could all be of one kind, if kinds take turns.
+    /// Rows at a fixed step could all be of one kind, in a table where kinds take turns.
     pub(crate) fn one_of_each(&mut self, count: usize, below: usize) -> Vec<u32> {
         let count = count.min(below);
         let start = |part: usize| (part as u128 * below as u128 / count as u128) as usize;

@@ -124,7 +124,7 @@ pub(crate) fn ranges(len: usize) -> impl IndexedParallelIterator<Item = Range<us
 pub enum Step {
     /// Serial work: the section that it belongs to or prepares, and its seconds.
     Alone(&'static str, f64),
-    /// Tasks that may run in parallel: the steps of each, in the order in which one thread ran them. A recorder of sections has one for all.
+    /// Tasks that may run in parallel: the steps of each, in the order in which one thread ran them. [`Recorder::of_sections`] has one task.
     Section(Vec<Vec<Self>>),
 }
 
@@ -138,7 +138,7 @@ pub struct Recorder {
 
 #[derive(Debug)]
 struct State {
-    /// What the seconds are measured by.
+    /// The clock of all recorded seconds.
     clock: ClockId,
     /// The clock when the last step ended.
     last: f64,

@@ -31,7 +31,7 @@ impl TakenRows {
         Self { sorted: true, ..self }
     }
 
-    /// Sorts the TIDs of each element, and those of all elements of one value.
+    /// Distributes the TIDs of each value over its elements in ascending order.
     fn share_out(&mut self) {
         let tids = &mut self.heap_tids;
         let mut pairs: Vec<_> = self.duplicates.iter().map(|&(duplicate, first)| (first, duplicate)).collect();

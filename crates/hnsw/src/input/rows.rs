@@ -17,8 +17,8 @@ use crate::{BuildError, BuildSpec, Control, Pool, RowBatch};
 /// Bytes of values that a task checks or copies: some ten microseconds of work.
 const TASK: usize = 128 << 10;
 
-/// Fewer bytes are checked and copied by the calling thread alone: to wake the pool's threads would cost more. A client sends half of this
-/// at once, so that these threads help as soon as rows wait.
+/// Fewer bytes are checked and copied by the calling thread alone: to wake the pool's threads would cost more. A client's batch has half of
+/// this, so that these threads help once two batches wait.
 const ALONE: usize = 512 << 10;
 
 /// How many of these values make a task, or `None` if they are too few for tasks.
@@ -43,7 +43,7 @@ pub(crate) struct Rows {
     elements: u32,
     /// For each distinct value, the element that gets the next row with it.
     by_value: HashTable<Entry>,
-    /// Of an empty value, with a random key, so that nobody can choose values whose hashes collide.
+    /// Cloned for each value. Its key is random, so that nobody can choose values whose hashes collide.
     hasher: HighwayHasher,
     /// For every row in order of arrival: its TID and its element.
     tids: Vec<HeapTid>,
@@ -60,7 +60,7 @@ struct Entry {
     element: u32,
 }
 
-/// All rows taken, none pending.
+/// All rows of a build, as elements.
 pub(crate) struct TakenRows {
     pub(crate) heap_tids: HeapTids,
     /// `(duplicate, first element of the same value)`, in ascending order of the duplicate.
@@ -154,7 +154,7 @@ impl Rows {
         Ok((tids, values))
     }
 
-    /// Checks rows, and hashes their values. Fails for the first row that is not as it must be.
+    /// Checks rows, and hashes their values. Fails with the first invalid row.
     fn checked_hashes(&self, tids: &[HeapTid], values: &[&[u8]]) -> Result<Vec<u32>, BuildError> {
         let first = self.tids.len() as u64;
         let row = |(at, (tid, value)): (usize, (&HeapTid, &&[u8]))| {
@@ -178,7 +178,7 @@ impl Rows {
         Ok(hashes.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Copies the values of new elements: into the pending chunk, then into others. All are full but the last.
+    /// Copies the values of new elements into the pending chunk and further ones, of which only the last may be short.
     fn copies(&mut self, new: &[&[u8]]) -> Result<Vec<Chunk>, BuildError> {
         let mut chunks = vec![std::mem::take(&mut self.pending)];
         let (first, rest) = new.split_at(new.len().min(CHUNK - chunks[0].len()));
@@ -238,7 +238,7 @@ impl Rows {
             Some(Entry { element, .. }) if self.counts[element as usize] < self.spec.rows_per_element => element,
             _ => {
                 let element = self.elements;
-                // Element numbers are u32, the last is the mark of an unused slot.
+                // Element numbers are u32; `NO_NEIGHBOR`, the greatest, marks a free slot.
                 if element == u32::MAX - 1 {
                     return Err(BuildError::TooManyElements(u64::from(element)));
                 }
@@ -291,7 +291,7 @@ impl Rows {
     }
 }
 
-/// The table uses the highest bits for one purpose and the lowest for another.
+/// The hash for the table, which takes an entry's tag from the highest bits and its bucket from the lowest.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

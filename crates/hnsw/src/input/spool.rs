@@ -69,7 +69,7 @@ struct State {
     used: usize,
 }
 
-/// Bytes in the file that are written once and for all.
+/// Bytes in the file, which no longer change.
 pub(crate) struct Piece {
     segment: Arc<Mmap>,
     start: usize,

@@ -12,7 +12,7 @@ pub(crate) const CHUNK: usize = 512;
 /// value's address is valid as long as the store.
 pub(crate) struct ValueStore {
     chunks: boxcar::Vec<Chunk>,
-    /// The position of each element's value, once elements are not numbered in order of arrival.
+    /// The position of each element's value; unset while elements are numbered in order of arrival.
     order: OnceLock<Vec<u32>>,
     storage: Storage,
     spool: Spool,
@@ -121,7 +121,7 @@ impl ValueStore {
         Self { chunks: boxcar::Vec::new(), order: OnceLock::new(), storage, spool: Spool::default() }
     }
 
-    /// Stores other bytes of the build where new values go.
+    /// Stores bytes, such as codes, where new values go: in memory or in the spool.
     pub(crate) fn stow(&self, bytes: Vec<u8>) -> Result<Bytes, BuildError> {
         match self.storage.next() {
             Some(dir) => Ok(Bytes::Spool(self.spool.write(dir, &bytes)?)),
