@@ -1,9 +1,9 @@
 //! Links elements of the same value: more than ten duplicates need several elements.
 //!
-//! By distance alone they would link only to each other, and the diversity rule would cut even these links. So each one has some of its
-//! slots for a ring with chords among the duplicates, and the others for elements of other values. A few duplicates all have the first
-//! one's neighbors. Of many, a search has all its results among them: it comes to as many other values as they link to together, so each
-//! has another part of the first one's neighbors and of their neighbors.
+//! By distance alone they would link only to each other, and the diversity rule would cut even these links. So some slots of each list are
+//! for a ring with chords among the duplicates, and the others for elements of other values. A few duplicates all get the neighbors of the
+//! first. Many duplicates fill all results of a search, which can leave the group only by their links: so each gets a different part of
+//! the neighbors of the first, and of those neighbors' neighbors.
 
 use graph::NO_NEIGHBOR;
 use rayon::prelude::*;
@@ -15,8 +15,8 @@ use crate::{BuildError, Control};
 /// Slots for the ring in the lists of many duplicates.
 const RING: usize = 4;
 
-/// Neighbors of neighbors that many duplicates share out among them, as a multiple of a list's slots. Of 500 searches among a thousand values
-/// with 200 rows each, 433 found the nearest value with a quarter of them, and more than 475 with these.
+/// The neighbors of neighbors that many duplicates divide among them, in list widths. Of 500 searches among a thousand values with 200 rows
+/// each, 433 found the nearest value with 2 list widths, and more than 475 with 8.
 const FURTHER: usize = 8;
 
 /// Sets the final lists at layer 0 of all elements with equal values, and fills lists that are short because there are few distinct values.
@@ -71,8 +71,8 @@ fn further_out(draft: &Draft, element: u32, width: usize) -> Vec<u32> {
     further
 }
 
-/// The list of a duplicate: its part of the ring, its part of the others, which are the first one's neighbors and, for many duplicates,
-/// their neighbors; remaining slots from the group again, and then from the first one's neighbors.
+/// The list of the duplicate at a position: links along the ring, then links to `outside`, the neighbors of the first duplicate, or, if
+/// duplicates are many, to its part of `outside` and of `further`, their neighbors. Slots left over go to the group, then to `outside`.
 fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width: usize) -> Vec<u32> {
     let (ring, others) = if is_large(group.len(), width) {
         let ring = RING.min(width / 2);
@@ -97,7 +97,7 @@ fn list_of(group: &[u32], at: usize, (outside, further): (&[u32], &[u32]), width
             }
         }
     }
-    // A group that is hardly large may have fewer members than there are slots left, which get more of the first one's neighbors.
+    // A group just above the limit may have fewer members than slots left over.
     for &other in others.iter().chain(outside) {
         if list.len() == width {
             break;

@@ -2,8 +2,8 @@
 //!
 //! Where rows lie in many small groups, most neighbors of an element are of its own group, and a search that arrives in another group may
 //! end there. So some random elements are searched for. If the nearest element that a search finds is farther away than half of the sought
-//! element's neighbors, it gets a link to the sought element. The diversity rule would keep that link: the search has compared all
-//! neighbors of the element where it ended with the sought one, and none is nearer to it.
+//! element's neighbors, the element found gets a link to the sought one. The diversity rule would keep that link: the search has compared
+//! all neighbors of the element found with the sought one, and none is nearer to it.
 //!
 //! If a round of searches misses hardly any element, or links of one round do not help the next one, it is the last. In data without
 //! structure searches miss many elements, but end as near to them as their neighbors are: they get no links, which would replace better

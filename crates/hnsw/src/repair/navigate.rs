@@ -76,7 +76,7 @@ fn one_of(points: usize, ef_construction: u16) -> usize {
     one_of_rows(points).max(least)
 }
 
-/// [`one_of`] where the graph is not cheap.
+/// [`one_of`] for an `ef_construction` above [`CHEAP`].
 fn one_of_rows(points: usize) -> usize {
     let affordable = ONE_OF.iter().find(|(most, _)| points <= *most);
     affordable.map_or(SPARSE_STEP, |&(_, one_of)| one_of).max(points.div_ceil(SEARCHED))

@@ -17,7 +17,7 @@ const ROWS: usize = 120;
 /// build.
 const BUDGET: usize = 25_000;
 const BESIDES: usize = 16;
-/// A large sample has this many times more probes.
+/// A large sample has this many times as many probes.
 const MORE: usize = 3;
 /// Rows drawn for a probe in a sparse region; the one farthest from its nearest neighbor is used.
 const LONELIEST: usize = 3;
@@ -61,8 +61,8 @@ impl Kind {
 }
 
 /// Draws probes, in the type's encoding: a third are rows, a third are rows with hidden elements, a third are values between two random
-/// rows, except of sparse values. Every other row is random; the others are in sparse regions, where `gap`, the distance to a row's nearest
-/// neighbor, is large.
+/// rows (of `sparsevec`, more rows with hidden elements). Every other row is random; the others are in sparse regions, where `gap`, the
+/// distance to a row's nearest neighbor, is large.
 pub(crate) fn draw(
     spec: &BuildSpec,
     store: &ValueStore,
