@@ -22,8 +22,8 @@ const CLEARLY: f32 = 0.015;
 /// across reach the recall of navigation, but searches compute more distances.
 const ISLANDS: f32 = 0.1;
 
-/// The least gain in recall for which links across are used, as they make searches compute up to a third more distances. Each further
-/// step, with more of them or of another sample, must gain a third of it.
+/// The least gain in recall for which links across are used, as they make searches compute up to a third more distances. Once they are used,
+/// more of them, or those from a larger sample, must gain another third of it.
 const WORTH: f32 = 0.03;
 
 /// Sizes of the random samples from which links across take the nearest elements. With many groups, the nearest of a small sample are of
@@ -43,12 +43,12 @@ const OF_MISSES: f32 = 1.0 / 16.0;
 const ACROSS: u64 = 1 << 32;
 const MISSED: u64 = ACROSS + 1;
 
-/// With a smaller loss, even a graph that loses nothing would hardly gain [`CLEARLY`], a mean over two `ef_search`: at the larger one, less
-/// is lost.
+/// With a smaller loss insertion is not tried: even a graph that loses nothing would hardly gain [`CLEARLY`], which is a mean over two
+/// `ef_search`, and at the larger one less is lost.
 const LITTLE: f32 = 2.0 * CLEARLY;
 
-/// With a lower recall even from the true nearest element, the lists themselves may be poor, not only the way to them. Embeddings have .86
-/// to .95 with `m` of 8 and 16.
+/// Insertion is also tried below this recall from the true nearest element: then the lists themselves may be poor, not only the way to them.
+/// Embeddings have .86 to .95 with `m` of 8 and 16.
 const POOR: f32 = 0.75;
 
 /// The fewest elements for which insertion is tried. With fewer, a trial costs about as much as insertion, and tells little.
@@ -158,8 +158,8 @@ impl Completion<'_> {
         Ok(measured)
     }
 
-    /// If the loss exceeds [`ISLANDS`], it tries links across. If the loss is smaller, or these do not help, it tries navigation, if the
-    /// table is not too large for that ([`navigate::may_mend`]), and a trial shows that it mends enough. `points` and `order` as in
+    /// Tries links across if the loss exceeds [`ISLANDS`]. If it is smaller, or they do not help, tries navigation, provided that the loss is
+    /// large enough for a table of this size ([`navigate::may_mend`]) and that a trial mends enough of it. `points` and `order` are as in
     /// [`Gathered`].
     fn mended(
         self,

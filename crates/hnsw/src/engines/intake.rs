@@ -55,7 +55,7 @@ impl Intake {
     /// Ends the intake after the last row. The returned range has the elements that `add` has not passed to `ready`.
     pub(crate) fn finish(mut self) -> Result<(Setup, TakenRows, Range<u32>), BuildError> {
         self.check()?;
-        // The engines enter this phase again once they know its steps. Until then they read all values, which is not the arrival of rows.
+        // The engines enter this phase again with its number of steps. Until then they read all values, but no more rows arrive.
         self.setup.control.progress().enter(Phase::Graph, 0);
         let (taken, last) = self.rows.finish();
         Ok((self.setup, taken, last))

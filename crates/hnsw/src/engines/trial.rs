@@ -31,7 +31,8 @@ const PART: usize = 4;
 const RUN: usize = 64;
 /// Neighbors per query.
 const K: usize = 10;
-/// Up to this many distances per search, on average, insertion costs less than to find candidates for bulk. Embeddings take several hundred.
+/// If searches compute at most this many distances on average, insertion costs less than finding candidates for bulk. In graphs of embeddings
+/// they compute several hundred.
 const FEW: usize = 150;
 /// In a small sample all searches compute few distances: only those to at most one of this many rows count as few.
 const OF_ROWS: usize = 8;
@@ -111,7 +112,7 @@ fn random(setup: &Setup) -> Random {
     Random::new(setup.spec.seed).fork(u64::MAX - 1)
 }
 
-/// Compares graphs of all but the first `queries` of the `drawn` points.
+/// Builds graphs of the `drawn` points without the first `queries`, and compares them by searches for these.
 fn compare(setup: &Setup, drawn: &[u32], queries: usize) -> Result<Option<Trial>, BuildError> {
     let Setup { spec, measure, pool, control, store, .. } = setup;
     let (queries, rows) = drawn.split_at(queries);

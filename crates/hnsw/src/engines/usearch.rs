@@ -21,7 +21,7 @@ use crate::{BuildError, BuildSpec, Control, Engine, Finished, Phase, Pool, RowBa
 
 /// The largest initial capacity, even if the client expects more rows: growing costs little.
 const MAX_FIRST_CAPACITY: u64 = 1 << 20;
-/// Candidates gathered for each list: usearch's own lists are shorter than pgvector's.
+/// A point with fewer candidates also gets its candidates' candidates: usearch's lists are shorter than pgvector's.
 const AT_LEAST: usize = 128;
 /// The first elements are inserted by one thread: in a tiny graph, concurrent threads do not see each other's elements.
 const ALONE: u32 = 512;

@@ -36,14 +36,14 @@ impl Engine for InsertionEngine {
     }
 }
 
-/// Begins the phase of the graph, and [inserts all](insert_all) elements but duplicates.
+/// Enters [`Phase::Graph`], and inserts all elements but duplicates ([`insert_all`]).
 pub(crate) fn first_graph(setup: &Setup, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
     let points = taken.points();
     setup.control.progress().enter(Phase::Graph, points.len() as u64);
     insert_all(setup, taken, points)
 }
 
-/// Inserts these elements. The draft then has all lists; if lists of layer 0 are not full, the candidates complete them.
+/// Inserts `points`. The draft then has all lists; if lists of layer 0 are not full, the candidates complete them.
 pub(crate) fn insert_all(setup: &Setup, taken: &TakenRows, points: Vec<u32>) -> Result<(Draft, Gathered), BuildError> {
     let Setup { spec, control, .. } = setup;
     setup.pool.run(|| {
