@@ -35,7 +35,7 @@ impl Draft {
         Self { m, levels, entry, layer0: Vec::new(), upper_starts, upper: vec![NO_NEIGHBOR; slots] }
     }
 
-    /// The same graph. Runs on the threads of the pool it is called from: the lists of layer 0 are large.
+    /// A copy. Runs on the threads of the pool it is called from: the lists of layer 0 are large.
     pub(crate) fn copy(&self, control: &Control) -> Result<Self, BuildError> {
         let layer0 = control.section("lists copied").fill(self.layer0.len(), |at| self.layer0[at])?;
         let Self { m, entry, .. } = *self;
@@ -104,7 +104,7 @@ impl Draft {
         fill(self.slots_mut(element, layer), neighbors);
     }
 
-    /// Replaces the lists of layer 0 for which `neighbors` returns some. Runs on the threads of the pool it is called from.
+    /// Replaces the lists of layer 0 of the elements for which `neighbors` returns `Some`. Runs on the threads of the pool it is called from.
     pub(crate) fn set_layer0<N: Iterator<Item = u32>>(
         &mut self,
         neighbors: impl Fn(usize) -> Option<N> + Sync + Send,

@@ -44,7 +44,7 @@ pub struct Searcher {
     fresh: Vec<u32>,
 }
 
-/// The distances of elements from a query. Any function of an element's number will do.
+/// The distances of elements from a query. Implemented for any function from element numbers to distances.
 pub trait Distances {
     /// The distance of an element.
     fn of(&mut self, element: u32) -> f32;

@@ -22,7 +22,7 @@ use crate::{BuildError, Control, Pass};
 const MAX_DEPTH: usize = 8;
 /// First random stream of repeated splits; the parts of a group use lower numbers.
 const REPEATED: u64 = 1 << 32;
-/// How often hubs are removed from the pivots.
+/// The most rounds in which hubs are removed from the pivots.
 const HUB_ROUNDS: usize = 3;
 /// A pivot with more than this many times its fair share of points is a hub.
 const HUB_FACTOR: usize = 16;
@@ -50,8 +50,8 @@ pub(crate) struct Partition<'a> {
 }
 
 impl Partition<'_> {
-    /// Runs on the threads of the pool it is called from. Returns all points, ordered by their nearest
-    /// pivot, and the nearest pivots of each.
+    /// Finds the candidates. Returns the positions of all points, ordered by nearest pivot, and the nearest pivots of each. Runs on the
+    /// threads of the pool it is called from.
     pub(crate) fn run(&self, random: &Random) -> Result<(Vec<u32>, NearestPivots), BuildError> {
         let all: Vec<u32> = (0..self.points.len() as u32).collect();
         let fan = self.plan.fan(0);
@@ -153,6 +153,7 @@ impl Partition<'_> {
         std::iter::once((self.space, self.found)).chain(self.also)
     }
 
+    /// Compares a group as a leaf, or splits it. The first split sets `pivots_of`: the nearest pivots of each point, as elements.
     fn partition(
         &self,
         group: Vec<u32>,
@@ -215,7 +216,7 @@ impl Partition<'_> {
         let mut parts = Vec::new();
         for again in 0..fan as u64 {
             parts.append(&mut self.split(group, depth, 1, &random.fork(REPEATED + again), pivots_of)?);
-            // No pivots separate these points, as if all distances were equal.
+            // No pivots separate these points: all distances are about equal.
             if again == 0 && !falls_apart(group, &parts) {
                 break;
             }
@@ -329,7 +330,7 @@ impl Partition<'_> {
         Ok(nearest)
     }
 
-    /// Hubs: central pivots that are near all points, and so do not separate them.
+    /// For each pivot, whether it is a hub: central, near all points, so that it does not separate them.
     fn hubs(&self, nearest: &[u32], pivots: usize, points: usize) -> Result<Vec<bool>, BuildError> {
         let counts = self.control.section("hubs among pivots").map(nearest.par_chunks(1 << 16), |nearest| {
             let mut counts = vec![0; pivots];
@@ -439,7 +440,7 @@ mod tests {
         let mut plan = plan();
         plan.leaf_max = 10;
         on_a_line(&plan, |partition| {
-            // Of 100 pivots each has 40 points of 4000 if they are fair.
+            // The fair share of each of 100 pivots is 40 points of 4,000.
             let mut nearest = vec![0; 640];
             nearest.extend([1; 641]);
             nearest.resize(POINTS, u32::MAX);

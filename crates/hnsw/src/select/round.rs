@@ -147,7 +147,7 @@ mod tests {
         let to = |elements: &[u32]| elements.iter().map(|&element| Candidate::new(0.0, element)).collect::<Vec<_>>();
         let choose = |turns: &mut Vec<usize>, turn: super::Turn, list: &mut Vec<Candidate>| {
             turns.push(turn.at);
-            // Nobody has codes that would not resolve distances.
+            // Without codes, distances are exact.
             assert!(turn.resolved);
             assert_eq!(turns.len(), turn.place + 1, "one thread takes all turns, in order");
             *list = match turn.at {

@@ -37,7 +37,7 @@ pub(crate) struct Selector {
     center: Vec<f32>,
     /// Distances between candidates: a row for each, right of the diagonal.
     between: Vec<f32>,
-    /// Entries of a row.
+    /// Entries of a row of `between`.
     width: usize,
     /// For each candidate, the distance to the nearest neighbor chosen so far.
     closest: Vec<f32>,
