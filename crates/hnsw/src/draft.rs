@@ -3,6 +3,7 @@ use std::ops::Range;
 use graph::{Graph, GraphError, GraphParts, HeapTids, NO_NEIGHBOR};
 use rayon::prelude::*;
 
+use crate::search::Links;
 use crate::tasks::Section;
 use crate::{BuildError, Control};
 
@@ -170,6 +171,20 @@ impl Draft {
             control.section("check").for_each(tasks, |task| check(range(task)).map_err(fail))
         };
         Graph::checked_by(parts, check_all, fail)
+    }
+}
+
+impl Links for Draft {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn entry(&self) -> Option<(u32, u8)> {
+        self.entry_point()
+    }
+
+    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
+        self.neighbors(element, layer).iter().copied()
     }
 }
 

@@ -15,7 +15,7 @@ use distance::Candidate;
 use crate::candidates::keep_distinct;
 use crate::draft::Draft;
 use crate::repair::guard::LOST;
-use crate::search::{Distances, Links, Searcher};
+use crate::search::{Distances, Searcher};
 use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
@@ -30,20 +30,6 @@ const SPARSE_STEP: usize = 4;
 const CHEAP: u16 = 32;
 /// At most this many points are searched for: in the largest tables every step of a search waits for memory.
 const SEARCHED: usize = 100_000;
-
-impl Links for Draft {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn entry(&self) -> Option<(u32, u8)> {
-        self.entry_point()
-    }
-
-    fn neighbors(&self, element: u32, layer: u8) -> impl Iterator<Item = u32> {
-        self.neighbors(element, layer).iter().copied()
-    }
-}
 
 #[derive(Default)]
 struct Scratch {
