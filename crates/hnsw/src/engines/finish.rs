@@ -16,7 +16,7 @@ use crate::{BuildError, Finished, Pass, Phase, Remedy, Report, memory, order};
 
 /// The least gain in recall for which insertion's graph is used, since at larger `ef_search` its recall is usually lower. The trial before
 /// must show the same gain: a small sample flatters insertion, which considers nearly all of its rows for each element.
-const CLEARLY: f32 = 0.015;
+const INSERTION_GAIN: f32 = 0.015;
 
 /// If more recall than this is lost, groups of elements are islands, and links across are tried before navigation. If less is lost, links
 /// across reach the recall of navigation, but searches compute more distances.
@@ -24,35 +24,36 @@ const ISLANDS: f32 = 0.1;
 
 /// The least gain in recall for which links across are used, as they make searches compute up to a third more distances. Once they are used,
 /// more of them, or those from a larger sample, must gain another third of it.
-const WORTH: f32 = 0.03;
+const ACROSS_GAIN: f32 = 0.03;
 
 /// Sizes of the random samples from which links across take the nearest elements. With many groups, the nearest of a small sample are of
 /// arbitrary groups; with few groups, the nearest of a large sample are of the element's own group.
-const DRAWN: [usize; 2] = [128, 1024];
+const ACROSS_SAMPLES: [usize; 2] = [128, 1024];
 
 /// Navigation is left out if a trial of it on what the guard's probes miss mends less than this share of the loss.
-const MENDED: f32 = 0.1;
+const NAVIGATION_SHARE: f32 = 0.1;
 
-/// It is also left out if the trial raises the recall of all probes by less than `GAINED`, or by less than `CLEAR_GAIN` and less than this
-/// share of all that searches miss. The graph would take twice the CPU time, and its recall for other queries would hardly differ.
-const GAINED: f32 = 0.003;
-const CLEAR_GAIN: f32 = 0.01;
-const OF_MISSES: f32 = 1.0 / 16.0;
+/// It is also left out if the trial raises the recall of all probes by less than this, or by less than [`NAVIGATION_CLEAR_GAIN`] and less
+/// than [`NAVIGATION_OF_MISSES`], a share of all that searches miss. The graph would take twice the CPU time, and its recall for other
+/// queries would hardly differ.
+const NAVIGATION_GAIN: f32 = 0.003;
+const NAVIGATION_CLEAR_GAIN: f32 = 0.01;
+const NAVIGATION_OF_MISSES: f32 = 1.0 / 16.0;
 
 /// Random streams for links across and for missed elements; the layers use lower numbers.
-const ACROSS: u64 = 1 << 32;
-const MISSED: u64 = ACROSS + 1;
+const ACROSS_STREAM: u64 = 1 << 32;
+const MISSED_STREAM: u64 = ACROSS_STREAM + 1;
 
-/// With a smaller loss insertion is not tried: even a graph that loses nothing would hardly gain [`CLEARLY`], which is a mean over two
-/// `ef_search`, and at the larger one less is lost.
-const LITTLE: f32 = 2.0 * CLEARLY;
+/// With a smaller loss insertion is not tried: even a graph that loses nothing would hardly gain [`INSERTION_GAIN`], a mean over
+/// two `ef_search`: at the larger one, less is lost.
+const INSERTION_LOSS: f32 = 2.0 * INSERTION_GAIN;
 
 /// Insertion is also tried below this recall from the true nearest element: then the lists themselves may be poor, not only the way to them.
 /// Embeddings have .86 to .95 with `m` of 8 and 16.
-const POOR: f32 = 0.75;
+const POOR_LISTS: f32 = 0.75;
 
 /// The fewest elements for which insertion is tried. With fewer, a trial costs about as much as insertion, and tells little.
-const MANY: usize = 8000;
+const INSERTION_FROM: usize = 8000;
 
 /// Turns the candidates of any engine into a finished graph.
 #[derive(Clone, Copy)]
@@ -86,7 +87,7 @@ impl Completion<'_> {
         // for a short element does not end near it.
         let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
         if links_missed && !by_insertion && control.runs(Pass::MissedElements) {
-            let random = Random::new(spec.seed).fork(MISSED);
+            let random = Random::new(spec.seed).fork(MISSED_STREAM);
             pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
         }
         pool.run(|| duplicates::link(&mut draft, &taken, control))?;
@@ -118,8 +119,8 @@ impl Completion<'_> {
     }
 
     /// Fills the lists of layer 0, measures the graph, and tries remedies if searches lose more than chance. If they still lose more than
-    /// [`LITTLE`], or the lists are [`POOR`], and insertion has a higher recall on a sample, insertion builds a second graph, and the better
-    /// one is used.
+    /// [`INSERTION_LOSS`], or the lists are [`POOR_LISTS`], and insertion has a higher recall on a sample, insertion builds a second graph,
+    /// and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
@@ -140,18 +141,18 @@ impl Completion<'_> {
             measured = self.mended(measured, &sample, (&points, &order))?;
         }
         let quality = measured.quality;
-        let falls_short = (quality.loses() && quality.lost() > LITTLE) || quality.local < POOR;
+        let falls_short = (quality.loses() && quality.lost() > INSERTION_LOSS) || quality.local < POOR_LISTS;
         let finds_more = || {
             let tried = trial::run_of_near(self.setup, &points, &order)?;
-            Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(CLEARLY)))
+            Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(INSERTION_GAIN)))
         };
-        if falls_short && self.trial && points.len() >= MANY && finds_more()? {
+        if falls_short && self.trial && points.len() >= INSERTION_FROM && finds_more()? {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);
             let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
             select::fill(&mut draft, 0, gathered, searched, pool, control)?;
             let quality = pool.run(|| sample.quality(&draft, control))?;
-            if quality.finds_more_than(&measured.quality, CLEARLY) {
+            if quality.finds_more_than(&measured.quality, INSERTION_GAIN) {
                 return Ok(Measured { draft, quality, remedy: Remedy::Insertion });
             }
         }
@@ -179,7 +180,9 @@ impl Completion<'_> {
         let may_mend = navigate::may_mend(measured.quality.lost(), points.len());
         let navigation = Navigation::new(spec.ef_construction, self.space, pool, control);
         let Quality { low, .. } = measured.quality;
-        let enough = GAINED.max(MENDED * measured.quality.lost()).max(CLEAR_GAIN.min(OF_MISSES * (1.0 - low)));
+        let enough = NAVIGATION_GAIN
+            .max(NAVIGATION_SHARE * measured.quality.lost())
+            .max(NAVIGATION_CLEAR_GAIN.min(NAVIGATION_OF_MISSES * (1.0 - low)));
         let mends = || {
             let mut tried = self.copy(&measured.draft)?;
             let missed = pool.run(|| sample.missed(&tried, control))?;
@@ -201,7 +204,7 @@ impl Completion<'_> {
         self.setup.pool.run(|| draft.copy(&self.setup.control))
     }
 
-    /// Tries links across with several sample sizes and numbers of links, and keeps the best graph, if its recall is higher by [`WORTH`].
+    /// Tries links across with several sample sizes and numbers of links, and keeps the best graph if it gains [`ACROSS_GAIN`].
     fn link_across(
         self,
         mut measured: Measured,
@@ -211,8 +214,8 @@ impl Completion<'_> {
         let Setup { spec, pool, control, .. } = self.setup;
         let m = measured.draft.m();
         let (before, unlinked) = (self.copy(&measured.draft)?, measured.quality);
-        for drawn in DRAWN {
-            let random = Random::new(spec.seed).fork(ACROSS);
+        for drawn in ACROSS_SAMPLES {
+            let random = Random::new(spec.seed).fork(ACROSS_STREAM);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
             let mut draft = self.copy(&before)?;
             let mut counts = [m / 4, m / 2, 3 * m / 4].map(|count| count.max(1)).to_vec();
@@ -224,7 +227,7 @@ impl Completion<'_> {
                     // More of these links would only replace better ones.
                     break;
                 }
-                let worth = if measured.remedy == Remedy::None { WORTH } else { WORTH / 3.0 };
+                let worth = if measured.remedy == Remedy::None { ACROSS_GAIN } else { ACROSS_GAIN / 3.0 };
                 if quality.finds_more_than(&measured.quality, worth) {
                     measured = Measured { draft: self.copy(&draft)?, quality, remedy: Remedy::LinksAcross };
                 }
