@@ -3,7 +3,7 @@ use graph::max_level;
 use rayon::prelude::*;
 
 use super::finish::Completion;
-use super::insertion::first_graph;
+use super::insertion::draft_by_insertion;
 use super::intake::{Intake, Setup};
 use super::trial;
 use crate::candidates::Candidates;
@@ -78,7 +78,7 @@ impl Engine for BulkEngine {
         let margin = if costly { -NOISE } else { NOISE };
         let tried = if trial && !certain { trial::run(&setup, &taken.points(), trial::MOST)? } else { None };
         if tried.is_some_and(|tried| tried.insertion_finds_more(margin) || tried.insertion_is_cheaper()) {
-            let (draft, gathered) = first_graph(&setup, &taken)?;
+            let (draft, gathered) = draft_by_insertion(&setup, &taken)?;
             return Completion { setup: &setup, space, trial: false }.run(draft, gathered, taken);
         }
         let coded = space.measure.tiles.and_then(|tiles| Some((tiles, tiles.codes?)));
@@ -170,7 +170,7 @@ impl Layers<'_> {
         plan
     }
 
-    /// Finds candidates for the lists of `points`, of `list` slots each. `counted`: whether progress is reported.
+    /// Finds candidates for the lists of `points`, of `list` slots each. If `counted`, as layer 0 is, reports progress and may partition again.
     fn gather(&self, points: Vec<u32>, list: usize, counted: bool, random: &Random) -> Result<Gathered, BuildError> {
         let Setup { pool, control, .. } = self.setup;
         let (space, plan) = (self.space, self.plan(points.len(), list));

@@ -60,7 +60,7 @@ impl Partition<'_> {
             let pivots = random.fork(REPEATED).sample((all.len() / FEW).max(fan + 2), all.len());
             let pivots = pivots.into_iter().map(|at| self.points[at]).collect::<Vec<_>>();
             let nearest = self.assign(&all, &pivots, fan)?;
-            _ = pivots_of.set(self.named(&nearest, &pivots)?);
+            _ = pivots_of.set(self.to_elements(&nearest, &pivots)?);
         }
         self.partition(all.clone(), 0, random, &pivots_of)?;
         let pivots_of = pivots_of.into_inner().unwrap_or_default();
@@ -237,9 +237,9 @@ impl Partition<'_> {
         Ok(())
     }
 
-    /// Compares all pairs of a group and keeps candidates. With `must`, only if its distances are resolved. Returns whether candidates were
+    /// Compares all pairs of a group and keeps candidates; if `only_if_resolved`, only if distances are resolved. Returns whether any were
     /// kept.
-    fn leaf(&self, group: &[u32], depth: usize, must: bool) -> Result<bool, BuildError> {
+    fn leaf(&self, group: &[u32], depth: usize, only_if_resolved: bool) -> Result<bool, BuildError> {
         thread_local! {
             static LEAF: std::cell::RefCell<Leaf> = std::cell::RefCell::default();
         }
@@ -255,7 +255,7 @@ impl Partition<'_> {
             let done = LEAF.with_borrow_mut(|leaf| {
                 let elements = group.iter().map(|&at| self.points[at as usize]);
                 let resolved = leaf.compare(space, elements, self.plan.per_leaf(depth), self.control)?;
-                if number == 0 && must && !resolved {
+                if number == 0 && only_if_resolved && !resolved {
                     return Ok(false);
                 }
                 for (at, &point) in group.iter().enumerate() {
@@ -302,7 +302,7 @@ impl Partition<'_> {
         }
         if depth == 0 && pivots_of.get().is_none() {
             // At depth 0 the group is all points, in order.
-            _ = pivots_of.set(self.named(&nearest, &pivots)?);
+            _ = pivots_of.set(self.to_elements(&nearest, &pivots)?);
         }
         // Points with the same nearest pivot become adjacent in each part: near pairs are then compared first, and later ones are compared
         // with closer limits.
@@ -342,9 +342,9 @@ impl Partition<'_> {
     }
 
     /// Turns positions among the pivots into elements.
-    fn named(&self, nearest: &[u32], pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
-        let name = |at: usize| pivots.get(nearest[at] as usize).copied().unwrap_or(NO_NEIGHBOR);
-        self.control.section("pivots' elements").fill(nearest.len(), name)
+    fn to_elements(&self, nearest: &[u32], pivots: &[u32]) -> Result<Vec<u32>, BuildError> {
+        let element = |at: usize| pivots.get(nearest[at] as usize).copied().unwrap_or(NO_NEIGHBOR);
+        self.control.section("pivots' elements").fill(nearest.len(), element)
     }
 
     /// Joins groups too small for a leaf of their own, whose fixed costs would dominate.

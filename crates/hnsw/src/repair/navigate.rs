@@ -16,7 +16,7 @@ use crate::candidates::keep_distinct;
 use crate::draft::Draft;
 use crate::repair::guard::LOST;
 use crate::search::{Distances, Searcher};
-use crate::select::{Choosing, Rule, Selector, Turn, choose_again, spread_links};
+use crate::select::{Choosing, Rule, Selector, Turn, balance_in_degrees, choose_again};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control, Pool};
 
@@ -102,7 +102,7 @@ impl<'a> Navigation<'a> {
         let before = &*draft;
         let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, turn, list| {
             if turn.place % one_of == 0 {
-                return self.choose_on_way(before, layer, choosing, turn, scratch, list);
+                return self.choose_from_path(before, layer, choosing, turn, scratch, list);
             }
             let point = points[turn.at];
             list.clear();
@@ -117,7 +117,7 @@ impl<'a> Navigation<'a> {
         drop(chosen);
         pool.run(|| {
             let by_rule = again.place(draft, layer, control)?;
-            if layer == 0 { spread_links(draft, space, points, order, &by_rule, control) } else { Ok(()) }
+            if layer == 0 { balance_in_degrees(draft, space, points, order, &by_rule, control) } else { Ok(()) }
         })
     }
 
@@ -132,7 +132,7 @@ impl<'a> Navigation<'a> {
             Choosing { points, order: &order, width: draft.width(0), name: "navigation tried", counted: false };
         let before = &*draft;
         let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, turn, list| {
-            self.choose_on_way(before, 0, choosing, turn, scratch, list)
+            self.choose_from_path(before, 0, choosing, turn, scratch, list)
         })?;
         let mut choosers: HashMap<u32, Vec<Candidate>> = HashMap::new();
         for place in 0..order.len() {
@@ -165,7 +165,7 @@ impl<'a> Navigation<'a> {
     }
 
     /// Searches for a point from the entry point, and chooses from the visited elements and the point's neighbors.
-    fn choose_on_way(
+    fn choose_from_path(
         self,
         before: &Draft,
         layer: u8,

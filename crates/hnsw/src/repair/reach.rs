@@ -32,7 +32,7 @@ pub(crate) fn repair(draft: &mut Draft, space: Space<'_>, control: &Control) -> 
         linked = layer.repair(space, control)?;
         // Only at layer 0: there, most searches do not begin at the entry point.
         if layer.layer == 0 {
-            linked += layer.lead_out(entry, control)?;
+            linked += layer.link_trapped(entry, control)?;
         }
     }
     Ok(linked)
@@ -174,9 +174,9 @@ impl<'a> Layer<'a> {
 
     /// Gives elements without a path to the entry point a link to their predecessor: a search that arrives there could not get out.
     /// Returns the number of links.
-    fn lead_out(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
+    fn link_trapped(&mut self, entry: u32, control: &Control) -> Result<u64, BuildError> {
         let elements = self.draft.len() as u32;
-        let mut out = self.sweep_out(entry, control)?;
+        let mut out = self.mark_ways_out(entry, control)?;
         if !out.contains(&false) {
             return Ok(0);
         }
@@ -209,7 +209,7 @@ impl<'a> Layer<'a> {
 
     /// Marks elements with a path to the entry point, by parallel sweeps, until a sweep finds few more. Elements with long paths may stay
     /// unmarked.
-    fn sweep_out(&self, entry: u32, control: &Control) -> Result<Vec<bool>, BuildError> {
+    fn mark_ways_out(&self, entry: u32, control: &Control) -> Result<Vec<bool>, BuildError> {
         let out: Vec<AtomicBool> = (0..self.draft.len()).map(|_| AtomicBool::new(false)).collect();
         out[entry as usize].store(true, Ordering::Relaxed);
         let leads_out = |&element: &u32| out[element as usize].load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use graph::NO_NEIGHBOR;
 
 use super::round::{Choosing, Turn};
 use super::rule::{Rule, Selector};
-use super::{link_out, mutual, spread_links};
+use super::{balance_in_degrees, link_out, mutual};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
@@ -86,7 +86,7 @@ pub(crate) fn fill(
     pool.run(|| {
         let by_rule = chosen.place(draft, layer, control)?;
         if layer == 0 && control.runs(Pass::InDegree) {
-            spread_links(draft, space, points, order, &by_rule, control)?;
+            balance_in_degrees(draft, space, points, order, &by_rule, control)?;
         }
         if mutual && control.runs(Pass::LinksOut) { link_out(draft, layer, space, choosing, control) } else { Ok(()) }
     })
@@ -146,9 +146,9 @@ impl Gathered {
             }
         }
         if full && candidates.len() < self.at_least.max(wanted) {
-            self.spread(space, at, self.at_least.max(2 * wanted), candidates, more);
+            self.add_candidates_of_candidates(space, at, self.at_least.max(2 * wanted), candidates, more);
             if candidates.len() < wanted {
-                self.everybody(space, at, wanted, candidates);
+                self.add_arbitrary(space, at, wanted, candidates);
             }
             candidates.sort_unstable();
         }
@@ -156,7 +156,7 @@ impl Gathered {
     }
 
     /// Breadth-first search from the known candidates, nearest first, until `target` elements are known or no more are found.
-    fn spread(
+    fn add_candidates_of_candidates(
         &self,
         space: Space<'_>,
         at: usize,
@@ -180,7 +180,7 @@ impl Gathered {
     }
 
     /// Adds arbitrary points, for a point whose part of the graph is smaller than a list.
-    fn everybody(&self, space: Space<'_>, at: usize, wanted: usize, known: &mut Vec<Candidate>) {
+    fn add_arbitrary(&self, space: Space<'_>, at: usize, wanted: usize, known: &mut Vec<Candidate>) {
         let element = self.points[at];
         // Start after the point, so that not all isolated points link to the same elements.
         for &other in self.points[at + 1..].iter().chain(&self.points[..at]) {

@@ -18,7 +18,7 @@ use distance::Metric;
 ///
 /// Does nothing under inner product, and cosine in half precision, which normalises to three digits: there, elements of low in-degree are
 /// short vectors and hardly ever a result, and links to them would replace links to results.
-pub(crate) fn spread_links(
+pub(crate) fn balance_in_degrees(
     draft: &mut Draft,
     space: Space<'_>,
     points: &[u32],
@@ -76,7 +76,7 @@ pub(crate) fn spread_links(
 mod tests {
     use distance::{Elements, Metric};
 
-    use super::spread_links;
+    use super::balance_in_degrees;
     use crate::Control;
     use crate::draft::Draft;
     use crate::space::{Measure, Space};
@@ -92,7 +92,7 @@ mod tests {
         let mut draft = Draft::new(2, vec![0; 6]);
         (0..).zip(LISTS).for_each(|(element, list)| draft.set(element, 0, list));
         let points: Vec<u32> = (0..6).collect();
-        spread_links(&mut draft, space, &points, &points, &[chosen; 6], &Control::default()).unwrap();
+        balance_in_degrees(&mut draft, space, &points, &points, &[chosen; 6], &Control::default()).unwrap();
         draft
     }
 

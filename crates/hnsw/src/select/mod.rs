@@ -16,7 +16,7 @@ mod round;
 mod rule;
 
 pub(crate) use complete::{Gathered, NearestPivots, fill};
-pub(crate) use in_degree::spread_links;
+pub(crate) use in_degree::balance_in_degrees;
 pub(crate) use mutual::choose_again;
 pub(crate) use outward::link_out;
 pub(crate) use round::{Choosing, Turn};

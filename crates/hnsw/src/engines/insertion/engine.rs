@@ -31,13 +31,13 @@ impl Engine for InsertionEngine {
 
     fn finish(self: Box<Self>) -> Result<Finished, BuildError> {
         let (setup, taken, _) = self.0.finish()?;
-        let (draft, gathered) = first_graph(&setup, &taken)?;
+        let (draft, gathered) = draft_by_insertion(&setup, &taken)?;
         Completion { setup: &setup, space: setup.searched(), trial: false }.run(draft, gathered, taken)
     }
 }
 
 /// Enters [`Phase::Graph`], and inserts all elements but duplicates ([`insert_all`]).
-pub(crate) fn first_graph(setup: &Setup, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
+pub(crate) fn draft_by_insertion(setup: &Setup, taken: &TakenRows) -> Result<(Draft, Gathered), BuildError> {
     let points = taken.points();
     setup.control.progress().enter(Phase::Graph, points.len() as u64);
     insert_all(setup, taken, points)

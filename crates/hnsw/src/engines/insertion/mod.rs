@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use crate::search::{Links, Loading, Searcher};
 use crate::space::{Query, Space};
 use crate::{BuildError, Control};
-pub(crate) use engine::{InsertionEngine, first_graph, insert_all};
+pub(crate) use engine::{InsertionEngine, draft_by_insertion, insert_all};
 use lists::{List, Lists};
 
 /// A batch has at most a `BEFORE`th as many elements as the graph, and at least one.
