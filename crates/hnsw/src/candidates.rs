@@ -162,7 +162,7 @@ mod tests {
     use super::{Candidate, Candidates, distinct, room};
 
     #[test]
-    fn they_have_the_room_of_the_estimate() {
+    fn lists_have_the_size_of_the_memory_estimate() {
         assert_eq!(size_of::<Candidate>() as u64, pages::sizes::CANDIDATE);
         for keep in [16u32, 24, 56, 64, 72, 120, 392] {
             assert_eq!(room(keep as usize) as u64, pages::sizes::room(keep.into()), "{keep}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_each_element_stays() {
+    fn the_nearest_of_repeated_candidates_stays() {
         let elements = [5, 7, 5, 1029, 7, 2053, 5, 1029, 64];
         let all: Vec<Candidate> =
             (0u8..).zip(elements).map(|(at, element)| Candidate::new(at.into(), element)).collect();

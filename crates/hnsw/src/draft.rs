@@ -199,7 +199,7 @@ mod tests {
     use super::Draft;
 
     #[test]
-    fn links_have_the_bytes_of_the_estimate() {
+    fn links_have_the_size_of_the_memory_estimate() {
         const M: u64 = 16;
         let mut draft = Draft::new(M as u16, vec![2, 0]);
         draft.set(0, 0, [1]);

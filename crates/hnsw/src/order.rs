@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_candidate_with_most_links_is_taken_of_several_the_first_that_got_them() {
+    fn the_candidate_with_most_links_is_taken_and_ties_go_to_the_earliest() {
         // For each candidate its links, and when it got the last one.
         let (mut candidates, mut model, mut random) = (Linked::default(), HashMap::new(), Random::new(1));
         let mut gone = HashSet::new();

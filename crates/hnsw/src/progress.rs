@@ -161,7 +161,7 @@ mod tests {
     use super::{Phase, Progress};
 
     #[test]
-    fn further_steps_count() {
+    fn expected_steps_are_added_to_the_total() {
         let progress = Progress::default();
         progress.enter(Phase::Repair, 10);
         progress.add(10);

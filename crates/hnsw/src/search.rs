@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_grows_and_forgets() {
+    fn a_visited_set_grows_and_can_be_cleared() {
         let mut visited = Visited::default();
         for round in 0..3 {
             visited.clear();

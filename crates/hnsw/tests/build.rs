@@ -21,7 +21,7 @@ fn finds_itself(kind: EngineKind, finished: &Finished) {
 }
 
 #[test]
-fn no_row_to_many_rows_for_each_m() {
+fn lists_are_full_from_no_row_to_many_for_each_m() {
     for kind in ENGINES {
         let mut numbers = Numbers(1);
         for m in [2, 3, 16, 100] {
@@ -40,7 +40,7 @@ fn no_row_to_many_rows_for_each_m() {
 }
 
 #[test]
-fn many_duplicates() {
+fn elements_of_a_frequent_value_are_reachable() {
     for kind in ENGINES {
         let mut numbers = Numbers(2);
         // 1000 rows of one value among 500 others: pgvector strands hundreds of elements here.
@@ -53,7 +53,7 @@ fn many_duplicates() {
     }
 }
 
-/// Hardly more distinct values than slots, one of which has hardly more elements than half of the slots.
+/// The number of distinct values is just above that of a list's slots, and one of them has just over half as many elements.
 #[test]
 fn lists_of_duplicates_are_full() {
     for kind in ENGINES {
@@ -72,7 +72,7 @@ fn lists_of_duplicates_are_full() {
     }
 }
 
-/// A search that comes to a value has all its results among the value's elements, and must get on from there.
+/// The elements of one value fill all results of a search, which must still leave them.
 #[test]
 fn values_with_many_rows_do_not_trap_searches() {
     const VALUES: usize = 1000;
@@ -95,7 +95,7 @@ fn values_with_many_rows_do_not_trap_searches() {
 }
 
 #[test]
-fn every_row_its_own_element() {
+fn one_row_per_element_keeps_equal_rows_apart() {
     for kind in ENGINES {
         let mut numbers = Numbers(3);
         let mut values: Vec<_> = (0..500).map(|_| numbers.vector(8)).collect();
@@ -108,7 +108,7 @@ fn every_row_its_own_element() {
 }
 
 #[test]
-fn all_rows_equal() {
+fn equal_rows_share_elements_of_ten_that_are_reachable() {
     for kind in ENGINES {
         for rows in [2, 10, 11, 25, 400, 5000] {
             let finished = build(kind, &spec(3, 16), &vec![vec![1.0, 2.0, 3.0]; rows]).unwrap();
@@ -119,7 +119,7 @@ fn all_rows_equal() {
 }
 
 #[test]
-fn few_values_many_times() {
+fn elements_of_few_values_are_reachable() {
     for kind in ENGINES {
         let values: Vec<_> = (0..2000).map(|row| vec![(row % 3) as f32]).collect();
         check(&build(kind, &spec(1, 16), &values).unwrap(), 2000);
@@ -127,7 +127,7 @@ fn few_values_many_times() {
 }
 
 #[test]
-fn two_clusters_far_apart() {
+fn rows_of_clusters_far_apart_find_themselves() {
     for (kind, each) in ENGINES.into_iter().flat_map(|kind| [300, 600, 1000, 1200].map(|each| (kind, each))) {
         let mut numbers = Numbers(3);
         let values: Vec<_> = (0..2 * each)
@@ -142,7 +142,7 @@ fn two_clusters_far_apart() {
 }
 
 #[test]
-fn a_few_rows_below_the_resolution() {
+fn rows_that_f32_hardly_separates_are_reachable() {
     for kind in ENGINES {
         for rows in [2, 3, 10, 100, 500] {
             // Nearly parallel, with differences of one step of f32.
@@ -156,7 +156,7 @@ fn a_few_rows_below_the_resolution() {
 }
 
 #[test]
-fn values_that_overflow_are_no_harm() {
+fn distances_that_overflow_leave_no_row_unreachable() {
     for kind in ENGINES {
         let mut numbers = Numbers(4);
         let values: Vec<_> = (0..1000)
@@ -192,7 +192,7 @@ fn parameters_are_checked() {
 }
 
 #[test]
-fn cancelled_builds_stop() {
+fn a_cancelled_build_takes_no_rows_and_makes_no_graph() {
     for kind in [EngineKind::Bulk, EngineKind::Insertion, EngineKind::Usearch] {
         let pool = Arc::new(Pool::new(1).unwrap());
         let control = Control::default();
@@ -220,7 +220,7 @@ fn a_batch_that_fails_ends_the_build() {
 }
 
 #[test]
-fn builds_stop_while_the_graph_is_made() {
+fn a_build_can_be_cancelled_while_its_graph_is_made() {
     const ROWS: usize = 8000;
     let mut numbers = Numbers(8);
     let values: Vec<u8> = (0..ROWS).flat_map(|_| numbers.vector(32)).flat_map(f32::to_le_bytes).collect();
@@ -239,7 +239,7 @@ fn builds_stop_while_the_graph_is_made() {
                 control.cancel();
                 building.join().unwrap().err() == Some(BuildError::Cancelled)
             };
-            // This thread may not run for so long that the build ends.
+            // This thread may be paused until the build ends.
             assert!((0..5).any(|_| is_cancelled()), "{kind:?} in {phase:?}");
         }
     }
@@ -268,7 +268,7 @@ fn builds_pass_through_all_phases_whoever_makes_the_graph() {
 }
 
 #[test]
-fn recall_of_clustered_vectors() {
+fn clustered_vectors_are_found() {
     for kind in ENGINES {
         let mut numbers = Numbers(5);
         let centers: Vec<_> = (0..50).map(|_| numbers.vector(32)).collect();
@@ -299,9 +299,9 @@ fn recall_of_clustered_vectors() {
     }
 }
 
-/// As the chunks of documents are: a hundred similar rows after another, which may be in one batch of insertion.
+/// As with chunks of documents, a hundred similar rows follow one another. Insertion must not have them in one batch.
 #[test]
-fn groups_of_rows_in_order() {
+fn insertion_finds_similar_rows_that_follow_one_another() {
     let mut numbers = Numbers(8);
     let mut rows = Vec::new();
     while rows.len() < 20_000 {
@@ -318,7 +318,7 @@ fn groups_of_rows_in_order() {
 }
 
 #[test]
-fn every_type_and_metric_is_searched_well() {
+fn types_and_metrics_are_searched_well() {
     let mut numbers = Numbers(6);
     let centers: Vec<_> = (0..40).map(|_| numbers.vector(48)).collect();
     let rows: Vec<Vec<f32>> =

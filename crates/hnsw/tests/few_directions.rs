@@ -29,7 +29,7 @@ fn of_few_directions() -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn by_every_metric() {
+fn components_keep_recall_by_every_metric() {
     let rows = of_few_directions();
     let unit = |row: &Vec<f32>| {
         let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
@@ -64,7 +64,7 @@ fn the_same_graph_whatever_the_threads() {
 
 /// A few near rows differ only along directions that the principal components leave out.
 #[test]
-fn a_few_are_unlike_all_others() {
+fn rows_that_components_do_not_represent_are_found() {
     const FEW: usize = 350;
     let mut rows = of_few_directions();
     let mut numbers = Numbers(22);

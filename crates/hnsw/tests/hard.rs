@@ -1,4 +1,4 @@
-//! Sets on which a graph of nearest neighbors alone has islands. The bounds are the recall of pgvector's insertion.
+//! Sets on which a graph of nearest neighbors alone has islands. [`expect`]'s bounds are the recall of pgvector's insertion.
 
 mod support;
 
@@ -34,14 +34,14 @@ fn of_lengths(spread: f32, dims: usize) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn lengths_over_some_orders_of_magnitude() {
+fn vectors_of_very_different_lengths_are_found() {
     expect(&of_lengths(1.0, 16), Metric::L2, 0.98);
     expect(&of_lengths(0.7, 64), Metric::L2, 0.85);
     expect(&of_lengths(0.5, 32), Metric::InnerProduct, 0.98);
 }
 
 #[test]
-fn a_long_thin_curve() {
+fn points_of_a_long_thin_curve_are_found() {
     let row = |i: usize| (1..=32).map(|j| (i as f32 * 0.01 * j as f32).sin()).collect();
     expect(&(0..ROWS).map(row).collect::<Vec<_>>(), Metric::L2, 0.98);
 }
@@ -56,12 +56,12 @@ fn in_clusters(seed: u64, rows: usize, clusters: usize, dims: usize, apart: f32)
 }
 
 #[test]
-fn clusters_far_apart_one_after_the_other() {
+fn clusters_far_apart_are_found() {
     expect(&in_clusters(12, ROWS, 50, 24, 16.0), Metric::L2, 0.98);
 }
 
 #[test]
-fn small_clusters_far_apart_get_links_between_them() {
+fn small_clusters_far_apart_need_a_remedy() {
     let rows = in_clusters(17, 40_000, 1000, 24, 17.0);
     let finished = build(EngineKind::Bulk, &BuildSpec { metric: Metric::L2, ..spec(24, 16) }, &rows).unwrap();
     assert_ne!(finished.report.remedy, Remedy::None, "{:?}", finished.report);
@@ -69,7 +69,7 @@ fn small_clusters_far_apart_get_links_between_them() {
 
 #[test]
 fn lists_that_are_too_short_for_the_data_are_not_navigated() {
-    // A tenth of the neighbors is lost on the way, since two links an element do not lead far.
+    // Searches lose a tenth of the neighbors: lists of four links do not lead far.
     let mut numbers = Numbers(18);
     let rows: Vec<Vec<f32>> = (0..6000).map(|_| (0..16).map(|_| normal(&mut numbers)).collect()).collect();
     let finished = build(EngineKind::Bulk, &spec(16, 2), &rows).unwrap();
@@ -77,12 +77,12 @@ fn lists_that_are_too_short_for_the_data_are_not_navigated() {
 }
 
 #[test]
-fn very_many_in_the_order_of_their_clusters() {
+fn many_rows_in_the_order_of_their_clusters_are_found() {
     expect(&in_clusters(14, MANY, 400, 16, 4.0), Metric::L2, 0.95);
 }
 
 #[test]
-fn positive_numbers_of_three_dimensions_by_inner_product() {
+fn positive_vectors_of_three_dimensions_are_found_by_inner_product() {
     let mut numbers = Numbers(13);
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(3).iter().map(|x| x.abs()).collect()).collect();
     expect(&rows, Metric::InnerProduct, 0.99);
@@ -90,7 +90,7 @@ fn positive_numbers_of_three_dimensions_by_inner_product() {
 
 /// Squared lengths overflow f32: all distances are infinite.
 #[test]
-fn lengths_whose_squares_overflow() {
+fn lengths_whose_squares_overflow_leave_a_whole_graph() {
     let mut numbers = Numbers(16);
     for length in [1e20, 3e38] {
         let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| numbers.vector(8).iter().map(|x| length * x).collect()).collect();
@@ -99,7 +99,7 @@ fn lengths_whose_squares_overflow() {
     }
 }
 
-/// Rows of unit length, in turn: nine of ten lie in a crowd, whose distances by cosine are rounding errors; one lies elsewhere.
+/// Rows of unit length. Of each ten, the first lies anywhere, nine in a crowd, whose distances by cosine are rounding errors.
 fn crowd_and_others() -> impl FnMut(usize) -> Vec<f32> {
     let mut numbers = Numbers(15);
     let center: Vec<f32> = (0..64).map(|_| normal(&mut numbers)).collect();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_has_the_values_of_the_estimate() {
+    fn a_trial_has_the_size_of_the_memory_estimate() {
         for points in [0, 100, 11_200, 11_201, 32_000, 100_000, 127_999, 128_000, 10_000_000] {
             let (queries, count) = counts(points, MOST);
             assert!(counts(points, FEWEST).1 <= count);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_visits_few_elements_is_built_by_insertion() {
+    fn insertion_is_cheaper_if_its_searches_visit_few_elements() {
         // A few long vectors are the nearest neighbors of all queries, in both graphs.
         let all = [1.0; 3];
         assert!(trial((all, 80), (all, 50)).insertion_is_cheaper());
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_visits_less_must_find_as_much() {
+    fn insertion_is_not_cheaper_if_it_finds_less() {
         let all = [1.0; 3];
         assert!(trial((all, 790), (all, 1000)).insertion_is_cheaper());
         assert!(!trial((all, 810), (all, 1000)).insertion_is_cheaper());

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_arrival_leaves_no_trace() {
+    fn the_order_of_arrival_does_not_change_elements() {
         let in_order: Vec<u32> = (0..ROWS).collect();
         let expected = take(&in_order);
         assert!(!expected.0.duplicates.is_empty());

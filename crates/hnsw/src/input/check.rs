@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn dense_values() {
+    fn dense_values_must_be_finite_and_of_the_right_length() {
         let f32s = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
         assert_eq!(problem(ValueType::Vector, 2, &f32s(&[1.0, -0.0])), "fine");
         assert_eq!(problem(ValueType::Vector, 2, &f32s(&[1.0])), "row 7 has a value of 4 bytes, 8 expected");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_beyond_the_length_are_zero() {
+    fn bits_beyond_the_length_must_be_zero() {
         assert_eq!(problem(ValueType::Bit, 3, &[0b1110_0000]), "fine");
         assert_eq!(
             problem(ValueType::Bit, 3, &[0b1111_0000]),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_values() {
+    fn sparse_values_must_have_ordered_indices_and_whole_entries() {
         assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[(0, 1.0), (9, 2.0)])), "fine");
         assert_eq!(problem(ValueType::SparseVec, 10, &sparse(&[])), "fine");
         let order = "row 7 has a value that is sparse with indices out of order or range";

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_or_one_for_each_row() {
+    fn the_size_of_batches_does_not_change_elements() {
         for value_type in [ValueType::Vector, ValueType::SparseVec] {
             let (spec, all) = many(value_type);
             let taken = |per_batch: usize| {
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn values_must_fit_the_rows() {
+    fn values_must_have_the_lengths_of_their_batch() {
         let spec = spec(ValueType::SparseVec);
         let mut rows = rows(&spec, &Arc::new(ValueStore::new(Storage::default())));
         let tids = [HeapTid::new(0, 1)];

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_can_be_tried() {
+    fn trying_a_directory_leaves_no_file_and_names_the_problem() {
         let dir = tempfile::tempdir().unwrap();
         Storage::try_dir(dir.path()).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing stays");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_with_a_directory() {
+    fn values_are_spooled_only_with_a_directory() {
         assert!(!Storage::default().spool());
         let storage = Storage::with_spool("/x".into());
         assert_eq!(storage.clone().next(), None);

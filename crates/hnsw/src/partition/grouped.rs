@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_empty_groups() {
+    fn groups_without_items_are_empty() {
         let control = Control::default();
         let none = Grouped::new(control.section("groups"), (0, 2), |_| &[], |_| 0).unwrap();
         assert!(none.group(0).is_empty() && none.group(1).is_empty());

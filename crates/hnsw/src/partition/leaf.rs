@@ -150,7 +150,7 @@ mod tests {
     use crate::testing::{cube, euclidean, store};
 
     #[test]
-    fn values_that_codes_do_not_resolve_are_not_kept() {
+    fn values_packed_as_f32_are_freed() {
         if code_kernels().is_none() {
             return;
         }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_within_the_estimate() {
+    fn plans_are_within_the_memory_estimate() {
         use Compared::{ByBits, ByCodes, ByComponents, ByTiles, Inverted};
         let most = |list: u16| pages::sizes::kept(list.into());
         for list in [4, 8, 32, 64, 200] {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn small_settings_cost_little() {
+    fn a_small_ef_construction_saves_comparisons() {
         let of = |ef_construction| comparisons(ef_construction, 100_000);
         assert!(of(16) * 5 <= of(64) * 2, "{} {}", of(16), of(64));
         assert!(of(32) < of(64) && of(64) < of(128));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_of_many_is_compared_with_hardly_more() {
+    fn comparisons_per_point_grow_slowly_with_the_table() {
         for ef_construction in [64, 128] {
             let comparisons = |points| comparisons(ef_construction, points);
             let few = comparisons(25_000);

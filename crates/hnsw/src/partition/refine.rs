@@ -230,7 +230,7 @@ mod tests {
 
     /// The memory estimate of `pages` has the lists of a cell for each thread.
     #[test]
-    fn a_cells_lists_are_as_estimated() {
+    fn a_cell_has_the_size_of_the_memory_estimate() {
         assert_eq!((super::CELL as u64, super::FULL as u64), (pages::sizes::CELL, pages::sizes::FULL));
     }
 

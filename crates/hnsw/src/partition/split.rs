@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn hubs_have_sixteen_times_their_share() {
+    fn a_hub_has_more_than_sixteen_times_its_share() {
         let mut plan = plan();
         plan.leaf_max = 10;
         on_a_line(&plan, |partition| {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_island_gets_links_from_and_to_the_way() {
+    fn an_island_gets_links_from_and_to_the_search_path() {
         let (points, store, mut draft) = island();
         let (space, control) = (euclidean::<1>(&store), Control::default());
         let pool = pool();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_links_what_is_sought_and_changes_no_other_element() {
+    fn a_trial_changes_only_sought_elements_and_their_neighbors() {
         let (points, store, mut draft) = island();
         let (space, pool, control) = (euclidean::<1>(&store), pool(), Control::default());
         let before = draft.copy(&control).unwrap();

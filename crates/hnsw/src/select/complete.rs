@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_run_on_the_layers_that_they_are_for() {
+    fn in_degrees_are_balanced_on_layer_0_only() {
         const COUNT: usize = 300;
         let mut values = cube::<3>(COUNT, 2);
         // Far from all others: few choose them.

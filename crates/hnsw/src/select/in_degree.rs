@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_without_links_gets_superfluous_ones() {
+    fn an_element_without_incoming_links_gets_refilled_slots() {
         let draft = spread(Metric::L2, 2);
         assert_eq!(draft.neighbors(0, 0), [1, 2, 3, 5]);
         assert_eq!(draft.neighbors(1, 0), [0, 2, 3, 5]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_rule_stay_and_links_by_products() {
+    fn links_of_the_rule_stay_and_all_links_by_inner_product() {
         for draft in [spread(Metric::L2, 4), spread(Metric::InnerProduct, 2), spread(Metric::Cosine, 2)] {
             (0..).zip(LISTS).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
         }

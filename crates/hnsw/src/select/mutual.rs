@@ -149,7 +149,7 @@ mod tests {
             list.len()
         });
         let chosen = chosen.unwrap();
-        reverse_links_have_the_bytes_of_the_estimate(&Choosers::new(&chosen, &control).unwrap());
+        reverse_links_fit_the_memory_estimate(&Choosers::new(&chosen, &control).unwrap());
         let mut draft = Draft::new(2, vec![0; 5]);
         let again = choose_again(&chosen, &draft, 0, space, &pool, &control).unwrap();
         let by_rule = again.place(&mut draft, 0, &control).unwrap();
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(by_rule, [4, 1, 1, 1, 1]);
     }
 
-    fn reverse_links_have_the_bytes_of_the_estimate(choosers: &Choosers) {
+    fn reverse_links_fit_the_memory_estimate(choosers: &Choosers) {
         fn each<T>(_: &[T]) -> u64 {
             size_of::<T>() as u64
         }

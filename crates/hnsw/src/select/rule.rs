@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn slack_decides_before_refill() {
-        // 2 is hardly nearer to 1 than to 0: pruned without slack, and so a neighbor by the second slack.
+        // 2 is hardly nearer to 1 than to 0: the first slack prunes it, the second chooses it.
         let store = store(&[[0.0, 0.0], [1.0, 0.0], [0.52, 0.9], [0.0, -3.0], [0.1, -3.1]]);
         assert_eq!(choose(euclidean::<2>(&store), 5, 3), (vec![1, 3, 2], 3));
     }
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// What the rule chooses for element 0, as the papers write it, and how many before the list is filled.
+    /// The neighbors of element 0 by the rule as the papers write it, and how many were chosen before the refill.
     fn reference(space: Space<'_>, mut candidates: Vec<u32>, wanted: usize) -> (Vec<u32>, usize) {
         candidates.sort_by(|&a, &b| space.distance(0, a).total_cmp(&space.distance(0, b)));
         let mut chosen: Vec<u32> = Vec::new();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_candidates_give_what_the_rule_says() {
+    fn tiles_and_single_distances_choose_what_the_rule_says() {
         for (count, wanted) in [(60, 8), (MOST_COMPARED - 20, 32), (MOST_COMPARED + 40, 32)] {
             let points = cube::<4>(count, 5);
             let store = store(&points);
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Three quarters by the metric, a quarter of the others by Euclidean distance; those that the rules chose come first.
+    /// Three quarters of the neighbors by the metric, the others by Euclidean distance; the refill of both comes last.
     fn reference_by_both(space: Space<'_>, elements: u32, wanted: usize) -> (Vec<u32>, usize) {
         let space = Space { codes: None, ..space };
         let (first, by_metric) = reference(space, (1..elements).collect(), wanted * 3 / 4);

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_are_filled_up_to_one_that_most_exceed() {
+    fn norms_are_filled_up_to_the_30th_percentile() {
         // Three of ten are shorter than 36.
         let squares = [1.0, 11.0, 100.0, 36.0, 49.0, 64.0, 81.0, 27.0, 121.0, 144.0];
         let all = of(&squares).unwrap();

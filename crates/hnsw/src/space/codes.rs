@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_of_differences_that_codes_have_are_exact() {
+    fn distances_between_values_on_code_steps_are_exact() {
         let Some(kernels) = code_kernels() else { return };
         // Around their mean, (10, -20), these are 127 steps of one.
         let store = store(&[[137.0, -20.0], [-117.0, -20.0], [10.0, 107.0], [10.0, -147.0]]);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_few_directions_have_few() {
+    fn values_of_few_directions_have_few_components() {
         let (store, on_a_line) = (store(30, 0.03, 1.0), store(1, 0.0, 1.0));
         let components = find(&store, FEWEST, 1.0).unwrap();
         assert_eq!(components.count(), 64);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_values_of_any_size() {
+    fn tiny_and_huge_values_have_components() {
         for factor in [1e-30, 1e30] {
             let components = find(&store(30, 0.03, factor), FEWEST, factor);
             assert_eq!(components.map(|components| components.count()), Some(64), "{factor:e}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_many_directions_keep_their_dimensions() {
+    fn values_of_many_directions_have_no_components() {
         assert!(find(&store(30, 1.0, 1.0), FEWEST, 1.0).is_none());
         assert!(find(&store(0, 1.0, 1.0), FEWEST, 1.0).is_none());
     }

@@ -224,7 +224,7 @@ mod tests {
             let measure = Measure::new(Elements::Sparse, metric, 1_000_000_000).unwrap();
             let close = |a: f32, b: f32| assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{metric:?} {a} {b}");
             let (mut inverted, mut sums) = (Inverted::default(), Vec::new());
-            // What a larger group left behind does not count.
+            // The memory of a larger group is used again.
             inverted.fill_values(measure, values.iter().map(Vec::as_slice));
             let group = &values[10..];
             inverted.fill_values(measure, group.iter().map(Vec::as_slice));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_searches_from_the_entry_point_miss_is_known() {
+    fn neighbors_that_searches_from_the_entry_point_miss_are_listed() {
         const POINTS: u32 = 1200;
         // Two groups on a line without a link between them; the entry point is in the first.
         let points: Vec<u32> = (0..POINTS).collect();
@@ -311,7 +311,7 @@ mod tests {
         };
         // Their squares, also those of their differences, overflow.
         let overflowing = quality(|at| 1e25 * (at + 1) as f32);
-        assert_eq!((overflowing.recall, overflowing.low), (1.0, 1.0), "no probe tells anything");
+        assert_eq!((overflowing.recall, overflowing.low), (1.0, 1.0), "no probe counts");
         let few = quality(|at| if at % 100 == 0 { 1e25 * (at + 1) as f32 } else { at as f32 });
         assert!(few.recall < 0.05 && few.low < 0.05, "{few:?}");
     }
