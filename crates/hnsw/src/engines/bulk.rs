@@ -106,6 +106,7 @@ impl Engine for BulkEngine {
     }
 }
 
+/// Finds candidates layer by layer.
 struct Layers<'a> {
     setup: &'a Setup,
     space: Space<'a>,

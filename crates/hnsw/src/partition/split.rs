@@ -230,7 +230,7 @@ impl Partition<'_> {
         for again in 0..self.plan.fan(depth).max(2) as u64 {
             random.fork(REPEATED + again).shuffle(&mut group);
             let parts = group.par_chunks(self.plan.leaf_max);
-            // At the first depths a point is in as many random groups as it would be in leaves: it takes as many candidates from each.
+            // With a fan-out above one, a point is in as many random groups as parts of a split: it takes as many candidates from each.
             let section = self.control.section("random groups");
             section.for_each(parts, |part| self.leaf(part, depth + 1, false).map(|_| ()))?;
         }
@@ -304,8 +304,8 @@ impl Partition<'_> {
             // At depth 0 the group is all points, in order.
             _ = pivots_of.set(self.to_elements(&nearest, &pivots)?);
         }
-        // Points with the same nearest pivot become adjacent in each part: near pairs are then compared first, and later ones are compared
-        // with closer limits.
+        // Points with the same nearest pivot become adjacent in each part: a leaf then compares near pairs first, whose distances limit
+        // the later ones.
         let section = self.control.section("scatter");
         let pivots_of = |at: usize| &nearest[at * fan..][..fan];
         let by_nearest = Grouped::new(section, (group.len(), pivots.len()), |at| &pivots_of(at)[..1], |at| at as u32)?;

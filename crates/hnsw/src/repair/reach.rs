@@ -119,7 +119,7 @@ impl<'a> Layer<'a> {
 
     fn repair(&mut self, space: Space<'_>, control: &Control) -> Result<u64, BuildError> {
         let mut stranded: Vec<u32> = self.draft.on_layer(self.layer).filter(|&e| !self.is_reached(e)).collect();
-        // Elements that have just been linked: no path uses their own links yet, so they can give them up.
+        // Elements that have just been linked: few others are reached by their links, so they can give up many.
         let mut rescued = VecDeque::new();
         // Under inner product, unreachable elements are short vectors, hardly ever a result. Their neighbors are the longest vectors, which
         // every search passes: these keep their links, and unreachable elements are linked to each other.

@@ -42,7 +42,7 @@ pub(crate) fn balance_in_degrees(
         }
         Ok(())
     })?;
-    // An element gives up links only while it has more than enough, so one that has enough now keeps enough.
+    // An element loses incoming links only while it has more than enough, so one that has enough now keeps enough.
     let poor = section.map(ranges(order.len()), |range| {
         let elements = order[range].iter().map(|&at| points[at as usize]);
         Ok(elements.filter(|&element| counts[element as usize].load(Ordering::Relaxed) < enough).collect::<Vec<_>>())
