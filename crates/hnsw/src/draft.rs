@@ -188,7 +188,6 @@ impl Links for Draft {
     }
 }
 
-/// Replaces a list; neighbors beyond its width are dropped.
 fn fill(slots: &mut [u32], neighbors: impl IntoIterator<Item = u32>) {
     slots.fill(NO_NEIGHBOR);
     slots.iter_mut().zip(neighbors).for_each(|(slot, neighbor)| *slot = neighbor);

@@ -1,4 +1,4 @@
-//! What a value must look like before it is taken.
+//! Which values does pgvector accept?
 
 use graph::ValueType;
 use pgvector::MAX_SPARSEVEC_NNZ;

@@ -70,7 +70,6 @@ impl Chunk {
         }
     }
 
-    /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,6 +1,5 @@
 //! The parameters of a build, derived from `ef_construction`, `m` and the number of points.
 
-/// The parameters of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The number of nearest pivots that a point goes to, at the first and the second split; at later splits it is one.

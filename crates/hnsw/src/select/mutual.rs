@@ -110,7 +110,6 @@ impl Choosers {
         Ok(Self { starts, choosers })
     }
 
-    /// Frees the memory in parallel.
     fn free(self, control: &Control) -> Result<(), BuildError> {
         control.section("reverse edges freed").for_each(self.choosers.into_par_iter(), |block| {
             drop(block);

@@ -172,7 +172,6 @@ impl Codes {
         self.of_components
     }
 
-    /// Codes per element.
     pub(crate) fn width(&self) -> usize {
         self.width
     }

@@ -101,7 +101,6 @@ fn pack(rows: &[f32], width: usize) -> Panel {
     panel
 }
 
-/// The dot product of two vectors.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     // Independent sums can be computed at once.
     const LANES: usize = 16;

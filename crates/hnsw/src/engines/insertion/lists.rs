@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use distance::Candidate;
 
-/// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
 /// Lists of all points and layers, each nearest first. A list is read by many threads and changed by one at a time.

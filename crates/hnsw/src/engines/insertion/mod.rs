@@ -193,7 +193,6 @@ impl<'a> Insertion<'a> {
         chosen.iter().all(|other| distance(other) > candidate.distance())
     }
 
-    /// The element of a point.
     pub(crate) fn element(&self, point: u32) -> u32 {
         self.points[point as usize]
     }

@@ -85,7 +85,6 @@ pub(crate) fn draw(
             std::array::from_fn(|draw| points[if draw == 0 { at as usize } else { random.below(points.len()) }]);
         let lonely = |a: &&u32, b: &&u32| gap(**a).total_cmp(&gap(**b));
         let element = match number % 2 {
-            // In a sparse region.
             1 => any.iter().max_by(lonely).copied().unwrap_or(any[0]),
             _ => any[0],
         };
