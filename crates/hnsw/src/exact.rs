@@ -24,9 +24,9 @@ pub(crate) fn nearest(
     section: Section<'_>,
 ) -> Result<Vec<Vec<Candidate>>, BuildError> {
     let tiles = space.measure.tiles;
-    // Differences from the middle lose less to cancellation.
+    // Differences from the mean lose less to cancellation.
     let differing = tiles.filter(|tiles| tiles.metric == Metric::L2);
-    let center = differing.map(|tiles| tiles.middle(values.iter().map(Vec::as_slice).collect()));
+    let center = differing.map(|tiles| tiles.trimmed_mean(values.iter().map(Vec::as_slice).collect()));
     let mut rows = Group::default();
     if let Some(tiles) = tiles {
         rows.pack_values(tiles, values.iter().map(Vec::as_slice), center.as_deref());
@@ -61,7 +61,7 @@ pub(crate) fn nearest(
         }
         let mut measured = |at: usize, cols: &[u32]| -> Vec<Candidate> {
             let value = &values[at];
-            space.measure.ask(&mut query, value);
+            space.measure.prepare(&mut query, value);
             let measure = |&col: &u32| {
                 let point = points[col as usize];
                 Candidate::new(space.measure.distance_of(&query, value, space.value(point)), point)

@@ -41,7 +41,7 @@ impl Random {
 
     /// A stratified sample: one random number of each of `count` equal parts of 0..`below`, or all numbers if these are fewer; ascending.
     /// Rows at a fixed step could all be of one kind, in a table where kinds take turns.
-    pub(crate) fn one_of_each(&mut self, count: usize, below: usize) -> Vec<u32> {
+    pub(crate) fn stratified_sample(&mut self, count: usize, below: usize) -> Vec<u32> {
         let count = count.min(below);
         let start = |part: usize| (part as u128 * below as u128 / count as u128) as usize;
         (0..count).map(|part| (start(part) + self.below(start(part + 1) - start(part))) as u32).collect()
@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn one_of_each_part() {
-        let drawn = Random::new(1).one_of_each(1000, 1_000_000);
+    fn a_stratified_sample_has_one_of_each_part() {
+        let drawn = Random::new(1).stratified_sample(1000, 1_000_000);
         assert!((0..1000).all(|part| drawn[part] as usize / 1000 == part));
         // Kinds that take turns are all drawn.
         let kinds: std::collections::HashSet<u32> = drawn.iter().map(|number| number % 1000).collect();
         assert!(kinds.len() > 500, "{}", kinds.len());
-        assert!(Random::new(1).one_of_each(10, 3).into_iter().eq(0..3));
-        assert!(Random::new(1).one_of_each(10, 0).is_empty());
+        assert!(Random::new(1).stratified_sample(10, 3).into_iter().eq(0..3));
+        assert!(Random::new(1).stratified_sample(10, 0).is_empty());
     }
 }

@@ -92,7 +92,7 @@ impl Engine for BulkEngine {
             }
             codes
         });
-        space.codes = codes.as_ref().filter(|codes| codes.hold(space));
+        space.codes = codes.as_ref().filter(|codes| codes.are_accurate(space));
         let mut layers = Layers {
             setup: &setup,
             space,

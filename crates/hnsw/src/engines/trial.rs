@@ -149,7 +149,7 @@ fn build(mut engine: Box<dyn Engine>, spec: &BuildSpec, rows: &[Vec<u8>]) -> Res
 
 /// The distance of the [`K`]th nearest row.
 fn furthest(measure: Measure, scratch: &mut Query, query: &[u8], rows: &[Vec<u8>]) -> f32 {
-    measure.ask(scratch, query);
+    measure.prepare(scratch, query);
     let mut distances: Vec<f32> = rows.iter().map(|row| measure.distance_of(scratch, query, row)).collect();
     let last = K.min(distances.len()) - 1;
     *distances.select_nth_unstable_by(last, f32::total_cmp).1
@@ -163,7 +163,7 @@ fn search_all(
     control: &Control,
 ) -> Result<Found, BuildError> {
     let search = |(searcher, scratch): &mut (Searcher, Query), (query, &furthest): (&Vec<u8>, &f32)| {
-        measure.ask(scratch, query);
+        measure.prepare(scratch, query);
         let mut visited = 0;
         let hits = EF_SEARCH.map(|ef| {
             let distance = |element| {

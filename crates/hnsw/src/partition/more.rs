@@ -117,7 +117,7 @@ impl Sample {
             list.clear();
             found.of(at, &mut list);
             // Measured again: a candidate's own distance may be by codes, `reach` is one of searches.
-            space.ask(&mut query, points[at]);
+            space.prepare(&mut query, points[at]);
             let near = list.iter().filter(|near| space.distance_of(&query, near.element()) <= reach);
             near.count().min(K)
         };

@@ -90,7 +90,7 @@ impl<'a> Pivots<'a> {
             Comparison::OneByOne => {
                 nearest.reset(elements.len(), elements.len(), k);
                 for (at, &element) in elements.iter().enumerate() {
-                    space.ask(query, element);
+                    space.prepare(query, element);
                     for (pivot, &other) in self.elements.iter().enumerate() {
                         nearest.offer(at, space.distance_of(query, other), pivot as u32);
                     }
@@ -136,7 +136,7 @@ impl<'a> Pivots<'a> {
         assigned.fill(u32::MAX);
         let mut near: Vec<Candidate> = Vec::new();
         for ((&element, among), assigned) in elements.iter().zip(&among).zip(assigned.chunks_exact_mut(fan)) {
-            space.ask(&mut scratch.query, element);
+            space.prepare(&mut scratch.query, element);
             let distance = |pivot: u32| space.distance_of(&scratch.query, self.elements[pivot as usize]);
             near.clear();
             near.extend(among.iter().map(|&pivot| Candidate::new(distance(pivot), pivot)));
@@ -155,7 +155,7 @@ impl<'a> Comparison<'a> {
         let mut groups: Vec<Vec<u32>> = Vec::new();
         let mut query = Query::default();
         for (at, &pivot) in pivots.iter().enumerate() {
-            space.ask(&mut query, pivot);
+            space.prepare(&mut query, pivot);
             let is_near = |group: &&mut Vec<u32>| {
                 let other = pivots[group[0] as usize];
                 !all.resolves(at, space.squared(pivot, other, space.distance_of(&query, other)))

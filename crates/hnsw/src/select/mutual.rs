@@ -46,7 +46,7 @@ pub(crate) fn choose_again<'a>(
     pool: &Pool,
     control: &Control,
 ) -> Result<Chosen<'a>, BuildError> {
-    let choosing = Choosing { name: "second selection", ..before.by() };
+    let choosing = Choosing { name: "second selection", ..before.round() };
     let choosers = pool.run(|| Choosers::new(before, control))?;
     let chosen = choosing.run(space, pool, control, |scratch: &mut Scratch, Turn { place, at, resolved }, list| {
         let point = choosing.points[at];
@@ -78,8 +78,8 @@ pub(crate) fn choose_again<'a>(
 
 impl Choosers {
     fn new(chosen: &Chosen<'_>, control: &Control) -> Result<Self, BuildError> {
-        let (points, order) = (chosen.by().points, chosen.by().order);
-        let place_of = chosen.by().places(control)?;
+        let (points, order) = (chosen.round().points, chosen.round().order);
+        let place_of = chosen.round().places(control)?;
         let place_of = |chosen: Candidate| place_of[chosen.element() as usize] as usize;
         let counts: Vec<AtomicUsize> = (0..=points.len()).map(|_| AtomicUsize::new(0)).collect();
         control.section("choosers counted").for_each(ranges(order.len()), |range| {

@@ -66,7 +66,7 @@ pub(crate) fn link_out(
 ) -> Result<(), BuildError> {
     // Neither inner products nor codes identify near-identical elements: exact Euclidean distances do.
     let measure = match space.measure.metric {
-        Metric::InnerProduct | Metric::Cosine => space.measure.by(Metric::L2).unwrap_or(space.measure),
+        Metric::InnerProduct | Metric::Cosine => space.measure.with_metric(Metric::L2).unwrap_or(space.measure),
         _ => space.measure,
     };
     let space = Space { measure, augmentations: &[], codes: None, ..space };
@@ -102,7 +102,7 @@ impl Groups<'_> {
         if own.len() < self.choosing.width {
             return Vec::new();
         }
-        self.space.ask(&mut scratch.query, element);
+        self.space.prepare(&mut scratch.query, element);
         self.sample(place, scratch);
         let Scratch { query, near, outside, selector, .. } = scratch;
         let Some(median) = near.get(near.len() / 2) else { return Vec::new() };

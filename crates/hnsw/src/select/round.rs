@@ -36,7 +36,7 @@ pub(crate) struct Turn {
 
 /// The lists that the points of a layer chose, before they are placed in the draft.
 pub(crate) struct Chosen<'a> {
-    of: Choosing<'a>,
+    round: Choosing<'a>,
     /// `width` slots for each point, in `order`: packed candidates, 0 after the last. One allocation, whose memory returns to the system at
     /// once; the allocator would keep many small ones.
     lists: Vec<u64>,
@@ -81,7 +81,7 @@ impl<'a> Choosing<'a> {
             Ok(())
         };
         pool.run(|| control.section(self.name).for_each_init(parts, choose_all))?;
-        Ok(Chosen { of: self, lists, by_rule })
+        Ok(Chosen { round: self, lists, by_rule })
     }
 
     /// For each element up to the last point, its place in `order`; `u32::MAX` if it is no point.
@@ -101,21 +101,21 @@ impl<'a> Choosing<'a> {
 
 impl<'a> Chosen<'a> {
     /// The round in which these lists were chosen.
-    pub(crate) fn by(&self) -> Choosing<'a> {
-        self.of
+    pub(crate) fn round(&self) -> Choosing<'a> {
+        self.round
     }
 
     /// The list of the point at a place in `order`.
     pub(crate) fn list(&self, place: usize) -> impl Iterator<Item = Candidate> + Clone {
-        let slots = &self.lists[place * self.of.width..][..self.of.width];
+        let slots = &self.lists[place * self.round.width..][..self.round.width];
         slots.iter().take_while(|&&bits| bits != 0).map(|&bits| Candidate::from_bits(bits))
     }
 
     /// Puts the lists into the draft. Returns for each position how many neighbors the diversity rule chose. Runs on the threads
     /// of the pool it is called from.
     pub(crate) fn place(self, draft: &mut Draft, layer: u8, control: &Control) -> Result<Vec<u16>, BuildError> {
-        let points = self.of.points;
-        let place_of = self.of.places(control)?;
+        let points = self.round.points;
+        let place_of = self.round.places(control)?;
         let neighbors = |place: u32| self.list(place as usize).map(|neighbor| neighbor.element());
         if layer == 0 {
             let placed = |element| Some(neighbors(*place_of.get(element).filter(|&&place| place != u32::MAX)?));

@@ -79,7 +79,7 @@ impl Selector {
             list.extend_from_slice(candidates);
             return list.len();
         }
-        self.take_in(candidates);
+        self.set_candidates(candidates);
         let computed = self.compare(rule, element);
         self.ranked.clear();
         self.ranked.extend(0..self.members.len() as u32);
@@ -92,7 +92,7 @@ impl Selector {
         by_rule
     }
 
-    fn take_in(&mut self, candidates: &[Candidate]) {
+    fn set_candidates(&mut self, candidates: &[Candidate]) {
         self.members.clear();
         self.members.extend(candidates.iter().map(|candidate| candidate.element()));
         self.distances.clear();
@@ -161,12 +161,12 @@ impl Selector {
                     return;
                 }
                 let candidate = self.members[at as usize];
-                let limit = space.nearer(element, candidate, self.distances[at as usize], slack);
+                let limit = space.rule_limit(element, candidate, self.distances[at as usize], slack);
                 if self.taken[at as usize] {
                     continue;
                 }
                 if !self.chosen.is_empty() {
-                    space.ask(&mut self.query, candidate);
+                    space.prepare(&mut self.query, candidate);
                 }
                 let of = |chosen: u32| space.distance_of(&self.query, self.members[chosen as usize]);
                 if self.chosen.iter().all(|&chosen| of(chosen) > limit) {
@@ -184,7 +184,7 @@ impl Selector {
         self.closest.resize(self.members.len(), f32::INFINITY);
         let mut last = 0;
         for slack in SLACKS {
-            rule.space.nearer_all(element, &self.members, &self.distances, slack, &mut self.limits);
+            rule.space.rule_limits(element, &self.members, &self.distances, slack, &mut self.limits);
             for &at in &self.ranked {
                 if self.chosen.len() == rule.wanted {
                     return;
@@ -231,7 +231,7 @@ impl Selector {
             self.sorted.extend(self.members.iter().map(|&other| Candidate::new(space.distance(element, other), other)));
             self.sorted.sort_unstable();
             let sorted = std::mem::take(&mut self.sorted);
-            self.take_in(&sorted);
+            self.set_candidates(&sorted);
             self.sorted = sorted;
         }
         let Some(tiles) = tiles else {

@@ -60,7 +60,7 @@ impl Codes {
     ) -> Result<Self, BuildError> {
         let sample = sample(space, elements);
         // A few rows with huge values would move the mean of all far from the others, whose codes would then resolve no distances.
-        let mut center = tiles.middle(sample.clone());
+        let mut center = tiles.trimmed_mean(sample.clone());
         let components = if by_components { Components::find(space, tiles, &center, elements, control)? } else { None };
         if components.is_none() {
             move_to_frequent_values(tiles, &sample, &mut center);
@@ -114,7 +114,7 @@ impl Codes {
 
     /// Whether distances by codes deviate from exact ones by no more than the rounding of codes explains, for most pairs of a sample. Codes
     /// of principal components are checked group by group instead.
-    pub(crate) fn hold(&self, space: Space<'_>) -> bool {
+    pub(crate) fn are_accurate(&self, space: Space<'_>) -> bool {
         const PAIRS: usize = 64;
         const DEVIATIONS: f32 = 6.0;
         if self.of_components {
@@ -217,7 +217,7 @@ pub(crate) fn resolves(width: usize, factor: f32, squared: f32) -> bool {
 }
 
 fn sample<'a>(space: Space<'a>, elements: usize) -> Vec<&'a [u8]> {
-    Random::new(0).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element)).collect()
+    Random::new(0).stratified_sample(SAMPLE, elements).into_iter().map(|element| space.value(element)).collect()
 }
 
 /// Moves a center, in each dimension where half of the values lie within one step of the codes, to the middle one of these values.
@@ -277,7 +277,7 @@ mod tests {
         let of = |element| codes.of(element).0.iter().map(|code| code.cast_signed()).collect::<Vec<i8>>();
         assert_eq!([of(0), of(1), of(2), of(3)], [[127, 0], [-127, 0], [0, 127], [0, -127]]);
         assert_eq!((codes.distance(0, 1), codes.distance(0, 2), codes.distance(3, 3)), (64_516.0, 32_258.0, 0.0));
-        assert!(codes.hold(euclidean::<2>(&store)));
+        assert!(codes.are_accurate(euclidean::<2>(&store)));
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         let store = store(&values);
         let codes = codes::<24>(&store, kernels, COUNT);
         let space = euclidean::<24>(&store);
-        let mean = space.measure.tiles.unwrap().middle(sample(space, COUNT));
+        let mean = space.measure.tiles.unwrap().trimmed_mean(sample(space, COUNT));
         for (element, value) in (0u32..).zip(&values) {
             let differences: Vec<f32> = value.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
             let (own, note) = codes.of(element);
@@ -302,12 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_huge_values_do_not_move_the_middle() {
+    fn a_few_huge_values_do_not_move_the_trimmed_mean() {
         let mut values = cube::<24>(1000, 5);
         values.iter_mut().step_by(200).flatten().for_each(|x| *x *= 1e5);
         let store = store(&values);
         let space = euclidean::<24>(&store);
-        let center = space.measure.tiles.unwrap().middle(sample(space, values.len()));
+        let center = space.measure.tiles.unwrap().trimmed_mean(sample(space, values.len()));
         assert!(center.iter().all(|x| x.abs() < 0.1), "{center:?}");
         let Some(kernels) = code_kernels() else { return };
         let codes = codes::<24>(&store, kernels, values.len());

@@ -53,7 +53,7 @@ impl Components {
         most.dedup();
         for most in most {
             // Subspace iteration, which starts from some of the values.
-            let mut directions = sample.some(most);
+            let mut directions = sample.evenly_spaced(most);
             for _ in 0..TURNS {
                 let along = sample.products(&directions, control)?.transposed(control)?;
                 directions = by_dimension.products(&along, control)?.transposed(control)?;
@@ -111,7 +111,7 @@ impl Components {
 /// Differences of a sample of values from `center`, divided by the greatest coordinate, so that products neither overflow nor underflow in
 /// f32. `None` if that coordinate, or its inverse, is not finite.
 fn sample(space: Space<'_>, tiles: Tiles, center: &[f32], elements: usize) -> Option<Matrix> {
-    let some = Random::new(1).one_of_each(SAMPLE, elements).into_iter().map(|element| space.value(element));
+    let some = Random::new(1).stratified_sample(SAMPLE, elements).into_iter().map(|element| space.value(element));
     let mut values = Vec::with_capacity(SAMPLE * tiles.dims);
     tiles.differences(some, center, |differences| values.extend_from_slice(differences));
     let greatest = values.iter().fold(0f32, |greatest, x| greatest.max(x.abs()));

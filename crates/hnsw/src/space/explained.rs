@@ -35,7 +35,7 @@ pub(crate) enum Found {
 
 /// Measures components; `along` has the coordinates of `sample` along them.
 pub(crate) fn measure(sample: &Matrix, along: &Matrix, control: &Control) -> Result<Found, BuildError> {
-    let between = sample.products(&sample.some(VALUES), control)?;
+    let between = sample.products(&sample.evenly_spaced(VALUES), control)?;
     let squares: Vec<f32> = (0..sample.rows()).map(|at| dot(sample.row(at), sample.row(at))).collect();
     let of = |at: usize| {
         let own = at * (sample.rows() / VALUES);

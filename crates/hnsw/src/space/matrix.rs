@@ -20,7 +20,7 @@ impl Matrix {
     }
 
     /// `count` evenly spaced rows.
-    pub(crate) fn some(&self, count: usize) -> Self {
+    pub(crate) fn evenly_spaced(&self, count: usize) -> Self {
         let step = self.rows() / count;
         let values = (0..count).flat_map(|at| self.row(at * step)).copied().collect();
         Self { width: self.width, values }

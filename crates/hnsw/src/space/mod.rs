@@ -87,7 +87,7 @@ impl Measure {
         if self.elements != Elements::Sparse || elements == 0 {
             return self;
         }
-        let sample = Random::new(0).one_of_each(SAMPLE, elements);
+        let sample = Random::new(0).stratified_sample(SAMPLE, elements);
         let entries: usize = sample.iter().map(|&element| distance::sparse_entries(store.value(element)).len()).sum();
         let filled = entries as f64 / sample.len() as f64 * elements as f64 * FILLED as f64
             >= f64::from(self.dims) * rows as f64;
@@ -107,13 +107,13 @@ impl Measure {
     }
 
     /// Prepares `query` for distances from a value, which need not be an element's, to many others.
-    pub(crate) fn ask(&self, query: &mut Query, value: &[u8]) {
+    pub(crate) fn prepare(&self, query: &mut Query, value: &[u8]) {
         if self.elements == Elements::Sparse {
             query.sparse.get_or_insert_default().set(self.metric, self.dims, value);
         }
     }
 
-    /// The distance of `value`, for which `ask` prepared, to another.
+    /// The distance of `value`, for which `prepare` was called, to another.
     pub(crate) fn distance_of(&self, query: &Query, value: &[u8], other: &[u8]) -> f32 {
         query.sparse.as_ref().map_or_else(|| (self.kernel)(value, other), |sparse| sparse.distance(other))
     }
@@ -125,7 +125,7 @@ impl Measure {
             // Norms in half precision are 1 to three digits only. Among near-identical values the errors of the norms decide the order by
             // inner product, which is what searches see; Euclidean distance has another order.
             Metric::Cosine if self.elements != Elements::F16 => {
-                let euclidean = self.by(Metric::L2).unwrap_or(self);
+                let euclidean = self.with_metric(Metric::L2).unwrap_or(self);
                 // A search computes products near 1 in f32; the squared distance is twice their difference from 1.
                 Self { resolution: 4.0 * f32::EPSILON, ..euclidean }
             }
@@ -139,11 +139,11 @@ impl Measure {
         if self.metric != Metric::InnerProduct {
             return None;
         }
-        self.by(Metric::L2)
+        self.with_metric(Metric::L2)
     }
 
     /// The same values by another metric that has a dot-product form.
-    pub(crate) fn by(&self, metric: Metric) -> Option<Self> {
+    pub(crate) fn with_metric(&self, metric: Metric) -> Option<Self> {
         let kernel = distance::kernel(self.elements, metric)?;
         let tiles = self.tiles.and_then(|_| Tiles::new(self.elements, metric, self.dims));
         Some(Self { metric, kernel, tiles, ..*self })
@@ -170,12 +170,12 @@ impl<'a> Space<'a> {
 
 impl Space<'_> {
     /// Prepares for distances of an element to many others.
-    pub(crate) fn ask(&self, query: &mut Query, element: u32) {
+    pub(crate) fn prepare(&self, query: &mut Query, element: u32) {
         query.element = element;
-        self.measure.ask(query, self.value(element));
+        self.measure.prepare(query, self.value(element));
     }
 
-    /// The distance of the element for which `ask` prepared to another.
+    /// The distance of the element for which `prepare` was called to another.
     pub(crate) fn distance_of(&self, query: &Query, other: u32) -> f32 {
         match &query.sparse {
             Some(sparse) => self.augmented(query.element, other, sparse.distance(self.value(other))),
@@ -189,7 +189,7 @@ impl Space<'_> {
         query: &'s mut Query,
         element: u32,
     ) -> Loading<impl Fn(u32) -> f32 + Copy + 's, impl Fn(u32) -> &'s [u8] + Copy + 's> {
-        self.ask(query, element);
+        self.prepare(query, element);
         let query = &*query;
         Loading {
             distance: move |other| match self.codes {
@@ -240,24 +240,24 @@ impl Space<'_> {
 
     /// The limit of the diversity rule: the distance whose square, as in a Euclidean space, is that of `distance` divided by `slack`.
     /// `distance` is that of `a` and `b`.
-    pub(crate) fn nearer(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
+    pub(crate) fn rule_limit(&self, a: u32, b: u32, distance: f32, slack: f32) -> f32 {
         // |a - b|² / 2 = (|a|² + |b|²) / 2 - ab
         let lengths = self.squared_length(a).zip(self.squared_length(b));
         let squares = lengths.map_or(0.0, |(a, b)| (a + b) / 2.0);
         ((squares + distance) * slack.recip() - squares).max(self.measure.resolution)
     }
 
-    /// [`Space::nearer`] for the distances of many elements from `a`.
-    pub(crate) fn nearer_all(&self, a: u32, others: &[u32], distances: &[f32], slack: f32, nearer: &mut Vec<f32>) {
+    /// [`Space::rule_limit`] for the distances of many elements from `a`.
+    pub(crate) fn rule_limits(&self, a: u32, others: &[u32], distances: &[f32], slack: f32, limits: &mut Vec<f32>) {
         let each = others.iter().zip(distances);
-        nearer.clear();
+        limits.clear();
         match self.measure.metric {
             Metric::InnerProduct | Metric::Cosine => {
-                nearer.extend(each.map(|(&b, &distance)| self.nearer(a, b, distance, slack)));
+                limits.extend(each.map(|(&b, &distance)| self.rule_limit(a, b, distance, slack)));
             }
             _ => {
                 let least = self.measure.resolution;
-                nearer.extend(distances.iter().map(|distance| (distance * slack.recip()).max(least)));
+                limits.extend(distances.iter().map(|distance| (distance * slack.recip()).max(least)));
             }
         }
     }
@@ -322,7 +322,7 @@ impl Tiles {
 
     /// The trimmed mean of values, without the tenth that is farthest from their mean: a few huge values do not move it. Zeros if it is not
     /// finite.
-    pub(crate) fn middle(&self, mut values: Vec<&[u8]>) -> Vec<f32> {
+    pub(crate) fn trimmed_mean(&self, mut values: Vec<&[u8]>) -> Vec<f32> {
         let mut decoded = vec![0f32; self.dims];
         let mut mean = |values: &[&[u8]]| {
             let mut center = vec![0f32; self.dims];

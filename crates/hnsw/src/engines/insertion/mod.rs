@@ -99,7 +99,7 @@ impl<'a> Insertion<'a> {
     /// Finds the neighbors of a point on each of its layers. Returns the reverse links.
     fn link(&self, point: u32, scratch: &mut Scratch) -> Vec<Back> {
         let Scratch { searcher, list, query, rule } = scratch;
-        self.space.ask(query, self.element(point));
+        self.space.prepare(query, self.element(point));
         let query = &*query;
         let (level, top) = (self.lists.level(point), self.lists.level(self.entry));
         let distance = |other| self.space.distance_of(query, self.element(other));
@@ -188,7 +188,7 @@ impl<'a> Insertion<'a> {
         if chosen.is_empty() {
             return true;
         }
-        self.space.ask(query, self.element(candidate.element()));
+        self.space.prepare(query, self.element(candidate.element()));
         let distance = |other: &Candidate| self.space.distance_of(query, self.element(other.element()));
         chosen.iter().all(|other| distance(other) > candidate.distance())
     }

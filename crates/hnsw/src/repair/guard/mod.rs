@@ -207,7 +207,7 @@ impl<'a> Guard<'a> {
     ) -> Option<Found> {
         let (probe, nearest) = (self.probes[at].as_slice(), self.exact[at].get(..1)?);
         let graph = &Without(graph, self.kinds[at].hidden());
-        self.measure.ask(query, probe);
+        self.measure.prepare(query, probe);
         let query = &*query;
         let mut distances = Loading {
             distance: |element| self.measure.distance_of(query, probe, self.store.value(element)),
@@ -225,7 +225,7 @@ impl<'a> Guard<'a> {
 pub(crate) fn self_recall(graph: &Graph, space: Space<'_>, control: &Control) -> Result<f32, BuildError> {
     let sample: Vec<u32> = graph.elements().step_by((graph.len() / SAMPLE).max(1)).collect();
     let finds_itself = |(searcher, query): &mut (Searcher, Query), &element: &u32| {
-        space.ask(query, element);
+        space.prepare(query, element);
         let query = &*query;
         let results = searcher.search(graph, |other| space.distance_of(query, other), |_| {}, EF_SEARCH);
         Ok(results.iter().any(|result| space.value(result.element()) == space.value(element)))
