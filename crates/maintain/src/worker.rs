@@ -245,7 +245,7 @@ impl Worker {
         Ok(match self.clear(step, index.table_oid, &before).await {
             Ok(None) => outcome,
             Ok(Some(what)) => outcome.with(what),
-            Err(error) => outcome.with(&format!("; what it leaves is there still, for --drop-leftovers: {error}")),
+            Err(error) => outcome.with(&format!("; its leftovers remain, for --drop-leftovers: {error}")),
         })
     }
 
@@ -298,7 +298,7 @@ impl Worker {
         }
         // Another session, such as a REINDEX that waited for ours, may be building these indexes.
         if is_taken {
-            return Ok(Some("; another session uses the table: what is left may be there still, for --drop-leftovers"));
+            return Ok(Some("; another session uses the table: leftovers may remain, for --drop-leftovers"));
         }
         self.limit_locks(self.settings.patience.min(CLEARING)).await?;
         let mut dropped = Ok(());
@@ -309,7 +309,7 @@ impl Worker {
         }
         // A rebuild must wait without limit.
         self.database.run("SET lock_timeout = 0").await?;
-        dropped.map(|()| Some("; what it left has been dropped"))
+        dropped.map(|()| Some("; its leftovers have been dropped"))
     }
 
     /// Limits how long a statement waits for a lock; PostgreSQL counts milliseconds, and takes 0 as no limit.

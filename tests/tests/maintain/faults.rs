@@ -164,7 +164,7 @@ fn a_fault_in_each_phase() {
     Held::Reader.wait(&mut session).unwrap();
     running.terminate();
     let (code, said) = running.end();
-    assert!(code == 3 && said.contains("what it leaves is there still, for --drop-leftovers"), "{said}");
+    assert!(code == 3 && said.contains("its leftovers remain, for --drop-leftovers"), "{said}");
     other.execute("ROLLBACK").unwrap();
     let (_, plan) = scene.maintain("faulty", &[]);
     assert!(plan.contains("left by a REINDEX CONCURRENTLY that failed"), "{plan}");
@@ -179,7 +179,7 @@ fn a_fault_in_each_phase() {
     scene.network.reset();
     let (code, said) = running.end();
     assert!(code == 1 && said.contains("lost connection to external indexing server"), "{said}");
-    assert!(said.contains("what it left has been dropped"), "{said}");
+    assert!(said.contains("its leftovers have been dropped"), "{said}");
     expect_nothing_left(&mut session, "a lost builder");
     scene.replace_builder();
     drop(_other);
@@ -209,7 +209,7 @@ fn what_stays_behind_is_named() {
         begins.join().unwrap();
         said
     });
-    assert!(said.contains("another session uses the table: what is left may be there still"), "{said}");
+    assert!(said.contains("another session uses the table: leftovers may remain"), "{said}");
     next.execute("ROLLBACK").unwrap();
     other.execute("ROLLBACK").unwrap();
     assert_eq!(scene.maintain("kept", &["--rebuild", "--drop-leftovers"]).0, 0);
