@@ -211,7 +211,7 @@ impl Dsn {
         let count = hosts.len().max(addresses.len()).max(1);
         for (key, list) in [("host", &hosts), ("hostaddr", &addresses)] {
             if !list.is_empty() && list.len() != count {
-                return Err(Error::Dsn(format!("{key} names {} servers, and there are {count}", list.len())));
+                return Err(Error::Dsn(format!("{key} has {} entries for {count} servers", list.len())));
             }
         }
         if ports.len() > 1 && ports.len() != count {
@@ -439,7 +439,7 @@ fn uri(rest: &str) -> Result<BTreeMap<String, String>, Error> {
 
 /// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<String, Error> {
-    let wrong = || Error::Dsn("a % is followed by no two hexadecimal digits".to_owned());
+    let wrong = || Error::Dsn("a % is not followed by two hexadecimal digits".to_owned());
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

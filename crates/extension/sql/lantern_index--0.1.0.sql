@@ -36,7 +36,7 @@ CREATE FUNCTION estimate(
     OUT backend_memory_bytes bigint
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_estimate_wrapper' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION estimate(regclass, name, integer) IS 'what an hnsw index on a column would take to build';
+COMMENT ON FUNCTION estimate(regclass, name, integer) IS 'rows, size, memory and network traffic of an hnsw index on a column, estimated';
 
 CREATE FUNCTION advise(
     relation regclass, column_name name, opclass text DEFAULT NULL, target_recall double precision DEFAULT 0.95,
@@ -47,7 +47,7 @@ CREATE FUNCTION advise(
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_advise_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5;
 COMMENT ON FUNCTION advise(regclass, name, text, double precision, integer, text, integer) IS
-    'which hnsw indexes would do, and how to search them, best first: tried by the builder on a sample';
+    'hnsw indexes that reach a recall, and how to search them, best first: a builder tries them on a sample';
 
 CREATE FUNCTION "check"(
     index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL,
@@ -64,7 +64,7 @@ CREATE FUNCTION index_state(
     OUT advice text, OUT reason text, OUT expression text
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_index_state_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION index_state(oid, bigint, double precision, text, text) IS 'what a few pages tell of an hnsw index; for the view indexes';
+COMMENT ON FUNCTION index_state(oid, bigint, double precision, text, text) IS 'state of an hnsw index, from a few of its pages; for the view indexes';
 
 -- A check is of one file: REINDEX makes another one.
 CREATE TABLE checks (

@@ -192,7 +192,7 @@ impl Connection {
             return Ok(0);
         }
         if self.received.len() > RECEIVED_BYTES {
-            return Err(Failure::protocol("More was sent than may be outstanding."));
+            return Err(Failure::protocol("The builder has sent more than the protocol allows at a time."));
         }
         if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) && greets_plainly(&self.socket) {
             return Err(tls::disagreement(&self.peer)

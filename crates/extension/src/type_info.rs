@@ -49,7 +49,7 @@ fn unknown(name: &str) -> Failure {
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         "this version of pgvector is not supported by external index builds",
     )
-    .detail(format!("What its function \"{name}\" returns has a form that is not known."))
+    .detail(format!("Its function \"{name}\" returns a structure of unknown layout."))
     .hint(format!("{IN_DATABASE} A newer lantern_index may know this pgvector."))
 }
 

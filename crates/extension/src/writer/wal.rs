@@ -43,7 +43,7 @@ pub(crate) unsafe fn hint(index: pg_sys::Relation, value_type: ValueType, blocks
     let mut hints = Vec::new();
     if compression == PGLZ && matches!(value_type, ValueType::Vector | ValueType::HalfVec) {
         hints.push(
-            "To compress pages of vectors by pglz takes longer than to write them, and they hardly become smaller: set wal_compression to \
+            "Compressing pages of vectors with pglz takes longer than writing them, and hardly makes them smaller: set wal_compression to \
              lz4 or off for the build."
                 .to_owned(),
         );
