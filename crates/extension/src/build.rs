@@ -6,7 +6,7 @@ use protocol::{BuilderMessage, Hello, Layout, capability};
 
 use crate::column::Column;
 use crate::engage;
-use crate::failure::{Failure, News, context, info, information, or_raise, printable};
+use crate::failure::{Failure, Steps, context, info, information, or_raise, printable};
 use crate::hook::{self, owned};
 use crate::options::{self, IndexOptions};
 use crate::progress::{self, Phase};
@@ -96,13 +96,13 @@ unsafe fn try_externally(
 unsafe fn left_behind(failure: Failure, index: pg_sys::Relation) -> Failure {
     // SAFETY: as promised by the caller.
     let name = unsafe { name_of(index) };
-    let known = printable(&name) == name;
-    // REINDEX makes the new indexes of a table before it builds the first.
+    let is_printable = printable(&name) == name;
+    // REINDEX creates the new indexes of a table before it builds the first, so several may be left.
     let is_new = name.trim_end_matches(|end: char| end.is_ascii_digit()).ends_with("_ccnew");
     let name = quoted(&name);
-    let hint = match (is_new, known) {
+    let hint = match (is_new, is_printable) {
         (true, _) => {
-            let one = if known { format!(", {name} and perhaps others") } else { String::new() };
+            let one = if is_printable { format!(", {name} and perhaps others") } else { String::new() };
             format!(
                 "Invalid indexes whose names end in _ccnew, or in _ccnew and a number, are left behind{one}: remove them with DROP INDEX."
             )
@@ -163,9 +163,9 @@ unsafe fn engage(
     context::build_id(&hello.build_id);
     let build_id = hello.build_id.clone();
     // SAFETY: as promised by the caller.
-    let news = News { of_partition: unsafe { (*(*heap).rd_rel).relispartition } };
-    let session = engage::engage(&settings, hello, news)?;
-    news.step("successfully connected to external indexing server".into());
+    let steps = Steps { quiet: unsafe { (*(*heap).rd_rel).relispartition } };
+    let session = engage::engage(&settings, hello, steps)?;
+    steps.report("successfully connected to external indexing server".into());
     Ok(Engaged { column, session, estimate, build_id })
 }
 

@@ -47,8 +47,8 @@ impl Column {
                 .detail(format!("Its distance function is \"{distance}\"."))
                 .hint(IN_DATABASE)
             };
-            check_count((*(*index).rd_index).indnatts)?;
-            // Type vector has no support function that returns its limit.
+            check_column_count((*(*index).rd_index).indnatts)?;
+            // Type vector has no support function `TYPE_INFO`.
             let max_dims = ValueType::Vector.max_dims().cast_signed();
             let mut info = TypeInfo { max_dims, normalize: None, check: None };
             let mut value_type = ValueType::Vector;
@@ -69,7 +69,7 @@ impl Column {
 }
 
 /// pgvector's development branch for filtered searches has multicolumn indexes with another tuple format.
-fn check_count(columns: i16) -> Result<(), Failure> {
+fn check_column_count(columns: i16) -> Result<(), Failure> {
     if columns == 1 {
         return Ok(());
     }

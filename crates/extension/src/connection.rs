@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     wire: BytesMut,
     received: BytesMut,
     closed: bool,
-    heard: Instant,
+    last_read: Instant,
     peer: String,
     waiter: Waiter,
 }
@@ -48,8 +48,8 @@ impl Connection {
         let tls = settings.tls.as_ref().map(tls::client).transpose()?.map(Box::new);
         let socket = connect(settings, &peer)?;
         let [unsent, wire, received] = std::array::from_fn(|_| BytesMut::new());
-        let (heard, waiter) = (Instant::now(), Waiter::Backend);
-        let mut connection = Self { socket, tls, unsent, wire, received, closed: false, heard, peer, waiter };
+        let (last_read, waiter) = (Instant::now(), Waiter::Backend);
+        let mut connection = Self { socket, tls, unsent, wire, received, closed: false, last_read, peer, waiter };
         connection.shake_hands(settings)?;
         Ok(connection)
     }
@@ -116,7 +116,7 @@ impl Connection {
 
     /// How long the builder has been silent.
     pub(crate) fn silence(&self) -> Duration {
-        self.heard.elapsed()
+        self.last_read.elapsed()
     }
 
     /// Returns once all bytes are sent or buffered.
@@ -205,7 +205,7 @@ impl Connection {
         };
         match read {
             Ok(0) => self.closed = true,
-            Ok(_) => self.heard = Instant::now(),
+            Ok(_) => self.last_read = Instant::now(),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(0),
             Err(error) => return Err(self.io_error(error)),
         }

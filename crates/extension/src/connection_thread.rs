@@ -28,8 +28,8 @@ thread_local! {
     static CURRENT: Cell<*const Link> = const { Cell::new(null()) };
 }
 
-/// Joins the thread after a FATAL error, which runs no destructors, before memory is freed that the thread uses.
-pub(crate) fn end_for_good() {
+/// Waits for the thread to end after a FATAL error, which runs no destructors, before memory that the thread uses is freed.
+pub(crate) fn end_after_fatal_error() {
     // SAFETY: while there is a thread, the frame of `run_both` is there.
     if let Some(link) = unsafe { CURRENT.get().as_ref() } {
         link.stop();
@@ -44,15 +44,15 @@ pub(crate) fn end_for_good() {
 pub(crate) fn run_both<T, A: Send>(
     session: &mut Session,
     tick: Duration,
-    errand: impl FnOnce(&mut Session, &Link) -> Result<A, Failure> + Send,
-    work: impl FnOnce(&Link) -> Result<T, Gone>,
+    in_thread: impl FnOnce(&mut Session, &Link) -> Result<A, Failure> + Send,
+    in_backend: impl FnOnce(&Link) -> Result<T, Gone>,
 ) -> Result<(T, A), Failure> {
     let link = Arc::new(Link::new(tick)?);
     let result = Mutex::new(None);
     let worked = thread::scope(|scope| {
         let (link, result) = (&link, &result);
-        let there = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| session.lend_to(link, |session| errand(session, link))));
+        let run = move || {
+            let done = catch_unwind(AssertUnwindSafe(|| session.lend_to(link, |session| in_thread(session, link))));
             let done = done.unwrap_or_else(|_| Err(defect()));
             let failed = done.is_err();
             *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
@@ -62,7 +62,7 @@ pub(crate) fn run_both<T, A: Send>(
             link.end();
         };
         let thread =
-            threads::without_signals(|| thread::Builder::new().name("connection".into()).spawn_scoped(scope, there));
+            threads::without_signals(|| thread::Builder::new().name("connection".into()).spawn_scoped(scope, run));
         let thread = thread.map_err(|error| {
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
@@ -71,7 +71,7 @@ pub(crate) fn run_both<T, A: Send>(
         // Joins the thread however the work ends, except after a FATAL error, which skips destructors and ends the process.
         let _end = End { link, thread: Some(thread), before };
         let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
-            let worked = work(link);
+            let worked = in_backend(link);
             while worked.is_ok() && !link.is_over() {
                 link.wait();
             }
@@ -85,7 +85,7 @@ pub(crate) fn run_both<T, A: Send>(
     })?;
     match (result.into_inner().unwrap_or_else(PoisonError::into_inner), worked) {
         (Some(Err(failure)), _) => Err(failure),
-        (Some(Ok(brought)), Ok(worked)) => Ok((worked, brought)),
+        (Some(Ok(done)), Ok(worked)) => Ok((worked, done)),
         _ => Err(defect()),
     }
 }

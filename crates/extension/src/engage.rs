@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use protocol::{BuilderMessage, ClientMessage, Hello, MAGIC, PROTOCOL_VERSION, Redirect, Ticket, Wait, capability};
 
 use crate::connection::Connection;
-use crate::failure::{Failure, News, information, printable, sentence, tell};
+use crate::failure::{Failure, Steps, information, printable, sentence, tell};
 use crate::progress::{self, Phase};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -22,17 +22,17 @@ enum Answer {
 }
 
 /// Requests a build and waits until a builder accepts it.
-pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Session, Failure> {
+pub(crate) fn engage(settings: &Settings, hello: Hello, steps: Steps) -> Result<Session, Failure> {
     let mut unused = None;
     loop {
         let again = unused.is_some();
-        let redirect = match ask(settings, hello.clone(), unused.as_deref().unwrap_or_default(), news)? {
+        let redirect = match ask(settings, hello.clone(), unused.as_deref().unwrap_or_default(), steps)? {
             Answer::Taken(session) => return Ok(session),
             Answer::Elsewhere(redirect) => redirect,
         };
         let ticket = redirect.ticket.clone();
-        match follow(settings, redirect, hello.clone(), news) {
-            // The router may know another builder by now, or reach this one again. The unused ticket frees the place it was for.
+        match follow(settings, redirect, hello.clone(), steps) {
+            // Ask the router once more: it may know another builder by now. The unused ticket frees the place that it reserved.
             Err(failure) if !again && failure.is_of_connection() => unused = Some(ticket),
             result => return result,
         }
@@ -40,7 +40,7 @@ pub(crate) fn engage(settings: &Settings, hello: Hello, news: News) -> Result<Se
 }
 
 /// Connects to the builder that a router named.
-fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News) -> Result<Session, Failure> {
+fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, steps: Steps) -> Result<Session, Failure> {
     let Redirect { port, host, server_name, ticket } = redirect;
     if host.is_empty() || port == 0 {
         return Err(Failure::protocol("A router that names no builder."));
@@ -50,25 +50,25 @@ fn follow(settings: &Settings, redirect: Redirect, mut hello: Hello, news: News)
         tls.name = server_name;
     }
     hello.capabilities &= !capability::REDIRECT;
-    match ask(&there, hello, &ticket, news)? {
+    match ask(&there, hello, &ticket, steps)? {
         Answer::Taken(session) => Ok(session),
         Answer::Elsewhere(_) => Err(Failure::protocol("A router that names another router.")),
     }
 }
 
-/// `ticket` may be empty.
-fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Result<Answer, Failure> {
+/// Sends the request, with a router's ticket unless that is empty, and waits in the queue.
+fn ask(settings: &Settings, mut hello: Hello, ticket: &str, steps: Steps) -> Result<Answer, Failure> {
     hello.token = settings.token()?;
     let estimate = hello.estimated_rows;
     progress::enter(Phase::Connecting, estimate);
-    news.step(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
+    steps.report(printable(&format!("connecting to external indexing server on {}:{}", settings.host, settings.port)));
     let mut session = Session::connect(settings)?;
-    session.pass(|connection| connection.send(&MAGIC))?;
+    session.with_connection(|connection| connection.send(&MAGIC))?;
     if !ticket.is_empty() {
         session.send_message(&ClientMessage::Ticket(Ticket { ticket: ticket.to_owned() }))?;
     }
     session.send_message(&ClientMessage::Hello(hello))?;
-    session.pass(Connection::flush)?;
+    session.with_connection(Connection::flush)?;
     let mut queue = Queue::default();
     loop {
         match session.next_within(queue.tell())? {
@@ -94,25 +94,25 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, news: News) -> Resul
 /// The queue as last reported by the builder, and as last reported to the user.
 #[derive(Default)]
 struct Queue {
-    news: Option<Wait>,
+    latest: Option<Wait>,
     reported: Option<(Wait, Instant)>,
 }
 
 impl Queue {
     fn report(&mut self, wait: Wait, estimate: u64) {
-        if self.news.is_none() && self.reported.is_none() {
+        if self.latest.is_none() && self.reported.is_none() {
             progress::enter(Phase::Queued, estimate);
         }
-        self.news = Some(wait).filter(|wait| self.reported.as_ref().is_none_or(|(reported, _)| reported != wait));
+        self.latest = Some(wait).filter(|wait| self.reported.as_ref().is_none_or(|(reported, _)| reported != wait));
     }
 
     /// Sends a NOTICE about a change, unless the last one is too recent. Returns how long to wait until the next may be sent.
     fn tell(&mut self) -> Duration {
-        let Some(wait) = self.news.take() else { return Duration::MAX };
+        let Some(wait) = self.latest.take() else { return Duration::MAX };
         if let Some((_, when)) = self.reported
             && let Some(left) = NOTICE_INTERVAL.checked_sub(when.elapsed())
         {
-            self.news = Some(wait);
+            self.latest = Some(wait);
             return left;
         }
         tell(PgLogLevel::NOTICE, waiting(&wait));

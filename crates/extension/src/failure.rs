@@ -150,13 +150,13 @@ pub(crate) fn info(report: ErrorReport) {
 
 /// What is reported about a build: for a partition, only its end.
 #[derive(Clone, Copy)]
-pub(crate) struct News {
-    pub(crate) of_partition: bool,
+pub(crate) struct Steps {
+    pub(crate) quiet: bool,
 }
 
-impl News {
-    pub(crate) fn step(self, message: String) {
-        if self.of_partition { tell(PgLogLevel::DEBUG1, information(message)) } else { info(information(message)) }
+impl Steps {
+    pub(crate) fn report(self, message: String) {
+        if self.quiet { tell(PgLogLevel::DEBUG1, information(message)) } else { info(information(message)) }
     }
 }
 

@@ -91,7 +91,7 @@ impl Link {
 
     /// Thread: waits until it is woken, for a short while at most; in two calls, as [`wait`](Self::wait).
     pub(crate) fn wait_in_thread(&self) -> Result<(), Failure> {
-        self.listen(&mut [self.wakeup()], self.tick)
+        self.wait_on(&mut [self.wakeup()], self.tick)
     }
 
     /// Thread: like `wait_in_thread`, or until the socket can be read (or written, if wanted), and at most for `at_most`.
@@ -102,7 +102,7 @@ impl Link {
         at_most: Duration,
     ) -> Result<(), Failure> {
         let write = if write { PollFlags::OUT } else { PollFlags::empty() };
-        self.listen(
+        self.wait_on(
             &mut [self.wakeup(), PollFd::from_borrowed_fd(socket, PollFlags::IN | write)],
             self.tick.min(at_most),
         )
@@ -112,7 +112,7 @@ impl Link {
         PollFd::from_borrowed_fd(self.thread.as_fd(), PollFlags::IN)
     }
 
-    fn listen(&self, descriptors: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
+    fn wait_on(&self, descriptors: &mut [PollFd<'_>], at_most: Duration) -> Result<(), Failure> {
         if self.thread_waits.swap(true, Ordering::SeqCst) {
             // Reading and writing will report any error of the socket.
             let _ = poll(descriptors, Timespec::try_from(at_most).ok().as_ref());

@@ -130,7 +130,7 @@ impl Drop for Shown {
 ///
 /// # Safety
 /// For the backend's main thread.
-pub(crate) unsafe fn kept(work: impl FnOnce()) {
+pub(crate) unsafe fn restored_after(work: impl FnOnce()) {
     // SAFETY: reads and writes this backend's own status entry, which only this thread writes.
     #[cfg(not(feature = "pg13"))]
     unsafe {

@@ -165,19 +165,19 @@ impl Reader for Backend<'_> {
         progress::tuples(self.batches.rows(), 0);
     }
 
-    fn look_around(&self) {
+    fn pass_on_wakeups(&self) {
         let Some(workers) = self.workers else { return };
         if self.link.thread_waits() && self.batches.has_full() {
             self.link.wake_thread();
         }
-        workers.make_room();
+        workers.wake_one();
     }
 }
 
 impl Backend<'_> {
     /// Waits until something has changed.
     fn wait(&self) {
-        self.look_around();
+        self.pass_on_wakeups();
         progress::tuples(self.batches.rows(), 0);
         self.link.wait();
     }

@@ -92,9 +92,9 @@ impl Session {
     }
 
     /// Lets a thread use the session.
-    pub(crate) fn lend_to<T>(&mut self, link: &Arc<Link>, errand: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn lend_to<T>(&mut self, link: &Arc<Link>, in_thread: impl FnOnce(&mut Self) -> T) -> T {
         self.connection.lend_to(link);
-        let result = errand(self);
+        let result = in_thread(self);
         self.connection.take_back();
         result
     }
@@ -127,7 +127,7 @@ impl Session {
     /// Sends a frame with pages of an index to check, and handles messages that have arrived.
     pub(crate) fn send_index(&mut self, head: &[u8], pages: &[u8], crc: u32) -> Result<(), Failure> {
         for part in [head, pages] {
-            self.pass(|connection| connection.send(part))?;
+            self.with_connection(|connection| connection.send(part))?;
         }
         self.sent.add(crc);
         self.heartbeat = Instant::now();
@@ -154,8 +154,8 @@ impl Session {
     }
 
     fn idle_at_most(&mut self, at_most: Duration) -> Result<(), Failure> {
-        self.pass(Connection::exchange)?;
-        // Rows count as heartbeats. Only with room, so that sending does not block: nothing before the last line may wait (`Link::wait`).
+        self.with_connection(Connection::exchange)?;
+        // Rows count as heartbeats. Sent only if this does not block: nothing before the last line may wait (`Link::wait`).
         if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL && self.connection.has_room() {
             self.heartbeat = Instant::now();
             self.send_message(&ClientMessage::Heartbeat)?;
@@ -181,7 +181,7 @@ impl Session {
     pub(crate) fn end_of_tuples(&mut self) -> Result<(), Failure> {
         let end = EndOfTuples { rows: self.rows, checksum: self.sent.value() };
         self.send_message(&ClientMessage::EndOfTuples(end))?;
-        self.pass(Connection::flush)
+        self.with_connection(Connection::flush)
     }
 
     /// The checksum of all pages received.
@@ -235,7 +235,7 @@ impl Session {
                 continue;
             }
             let before = self.connection.received().len();
-            self.pass(|connection| connection.exchange())?;
+            self.with_connection(|connection| connection.exchange())?;
             if self.connection.received().len() == before && !self.connection.is_closed() {
                 // Checked only after everything that arrived while we were busy has been read.
                 self.connection.check_silence()?;
@@ -264,8 +264,11 @@ impl Session {
         }
     }
 
-    /// Sends and receives; if that fails, the builder may have reported why.
-    pub(crate) fn pass(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Uses the connection. If that fails, returns the error that the builder has sent, if there is one.
+    pub(crate) fn with_connection(
+        &mut self,
+        action: impl FnOnce(&mut Connection) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         action(&mut self.connection).map_err(|failure| self.report_or(failure))
     }
 
@@ -284,7 +287,7 @@ impl Session {
         self.state = self.state.client(message).map_err(malformed)?;
         let mut bytes = BytesMut::new();
         message.encode(&mut bytes);
-        self.pass(|connection| connection.send(&bytes))
+        self.with_connection(|connection| connection.send(&bytes))
     }
 }
 

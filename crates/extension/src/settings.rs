@@ -135,7 +135,7 @@ fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
 
 /// Defines the settings.
 pub(crate) fn define() {
-    loss::notice();
+    loss::detect();
     GucRegistry::define_bool_guc(
         c"hnsw.external_index",
         c"Builds every hnsw index externally, whether or not it was created with \"external\".",

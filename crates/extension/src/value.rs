@@ -16,7 +16,7 @@ const HEADER: usize = 8;
 const SPARSE_HEADER: usize = 16;
 
 /// A value to index, borrowed from PostgreSQL: pgvector's `HnswFormIndexValue`, without its header.
-pub(crate) enum Element<'a> {
+pub(crate) enum IndexValue<'a> {
     AsItIs(&'a [u8]),
     /// Components, and the norm to divide them by.
     Divided(&'a [u8], f64),
@@ -26,7 +26,7 @@ pub(crate) enum Element<'a> {
     Sparse(&'a [u8], &'a [u8]),
 }
 
-impl Element<'_> {
+impl IndexValue<'_> {
     /// The bytes of the value on the wire.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -117,7 +117,7 @@ impl Column {
     ///
     /// # Safety
     /// `datum` must be a value of the column, not null, and live as long as the result.
-    pub(crate) unsafe fn element<'a>(&self, datum: pg_sys::Datum) -> Result<Option<Element<'a>>, Failure> {
+    pub(crate) unsafe fn index_value<'a>(&self, datum: pg_sys::Datum) -> Result<Option<IndexValue<'a>>, Failure> {
         // SAFETY: the column's types are varlenas; functions of pgvector get what pgvector would give them.
         unsafe {
             let mut value = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
@@ -158,7 +158,7 @@ impl Column {
     }
 
     /// The bytes behind the header, checked against the column.
-    fn payload<'a>(&self, value: &'a [u8], norm: Option<f64>) -> Result<Element<'a>, Failure> {
+    fn payload<'a>(&self, value: &'a [u8], norm: Option<f64>) -> Result<IndexValue<'a>, Failure> {
         let malformed = || {
             Failure::new(PgSqlErrorCode::ERRCODE_DATA_EXCEPTION, "value does not fit the dimensions of its column")
                 .detail(format!("Expected a {} of {} dimensions.", self.value_type.name(), self.dims))
@@ -172,16 +172,16 @@ impl Column {
                     format!("sparsevec cannot have more than {MAX_SPARSEVEC_NNZ} non-zero elements for hnsw index");
                 return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));
             }
-            return Ok(Element::Sparse(count, entries));
+            return Ok(IndexValue::Sparse(count, entries));
         }
         let elements = value.get(HEADER..).ok_or_else(malformed)?;
         if self.value_type.value_len(self.dims) != Some(elements.len()) {
             return Err(malformed());
         }
         Ok(match norm {
-            None => Element::AsItIs(elements),
-            Some(norm) if self.value_type == ValueType::HalfVec => Element::DividedHalves(elements, norm),
-            Some(norm) => Element::Divided(elements, norm),
+            None => IndexValue::AsItIs(elements),
+            Some(norm) if self.value_type == ValueType::HalfVec => IndexValue::DividedHalves(elements, norm),
+            Some(norm) => IndexValue::Divided(elements, norm),
         })
     }
 }

@@ -12,7 +12,7 @@ use super::{answer, bigint, estimate, read_one, require_select, unsupported};
 use crate::build;
 use crate::column::Column;
 use crate::engage::engage;
-use crate::failure::{Failure, News, information, or_raise, tell};
+use crate::failure::{Failure, Steps, information, or_raise, tell};
 use crate::options::IndexOptions;
 use crate::progress::{self, Phase, Shown};
 use crate::raised;
@@ -155,7 +155,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         let density = (rows > 0.0 && pages > 0).then(|| f64::from(rows) / f64::from(pages));
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
         if blocks == 0 {
-            return Err(nothing(&names));
+            return Err(no_values(&names));
         }
         let column = Column {
             value_type: names.column.value_type,
@@ -196,7 +196,7 @@ unsafe fn ask(
     let own_type = if read_one(&has_other_types()) == Some(false) { capability::OWN_TYPE } else { 0 };
     let capabilities = hello.capabilities | capability::ADVISE | own_type;
     let hello = Hello { capabilities, ask: Some(ask), ..hello };
-    let mut session = engage(&Settings::get(), hello, News { of_partition: true })?;
+    let mut session = engage(&Settings::get(), hello, Steps { quiet: true })?;
     if !session.takes_sample() {
         return Err(unsupported("external indexing server gives no advice"));
     }
@@ -206,10 +206,10 @@ unsafe fn ask(
     // SAFETY: as promised by the caller.
     let sent = unsafe { sample::send(column, &names.column.sample(most, rows), most, &mut session, &mut rate_limit)? };
     if sent == 0 {
-        return Err(nothing(names));
+        return Err(no_values(names));
     }
     session.end_of_tuples()?;
-    let mut advice = hear(&mut session)?;
+    let mut advice = receive(&mut session)?;
     // A builder that does not know the capability has tried other types, too.
     advice.choices.retain(|choice| own_type == 0 || choice.value_type == column.value_type);
     let reached = advice.choices.iter().any(|choice| choice.recall_ppm + 1 >= wanted.target_ppm);
@@ -222,7 +222,7 @@ unsafe fn ask(
     Ok(advice)
 }
 
-fn hear(session: &mut Session) -> Result<Advice, Failure> {
+fn receive(session: &mut Session) -> Result<Advice, Failure> {
     let (advice, done) = answer(session, Phase::TryingIndexes, |message| match message {
         BuilderMessage::Advice(advice) => Some(advice),
         _ => None,
@@ -233,7 +233,7 @@ fn hear(session: &mut Session) -> Result<Advice, Failure> {
     Ok(advice)
 }
 
-fn nothing(names: &Names) -> Failure {
+fn no_values(names: &Names) -> Failure {
     let (column, relation) = (&names.column.name, &names.relation);
     let message = format!("column {column} of \"{relation}\" has no values to try indexes on");
     Failure::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)

@@ -67,7 +67,7 @@ fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
     unsafe {
         let (table, index) = or_raise(open(index));
         let sample = or_raise(rows_to_search_for(sample));
-        let Checked { structure, errors, found, by } = or_raise(look(table, index, sample, external));
+        let Checked { structure, errors, recall, by } = or_raise(examine(table, index, sample, external));
         let counts = Counts::of(&structure);
         let findings = Findings {
             structure: &structure,
@@ -75,7 +75,7 @@ fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
             valid: (*(*index).rd_index).indisvalid,
             errors: errors.count,
             first_error: errors.first.as_deref(),
-            recall: found,
+            recall,
             ef_search: &ef_search(),
         };
         let advice = findings.advice(pgvector_version);
@@ -90,7 +90,7 @@ fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
             bigint(counts.unreachable),
             bigint(structure.not_full),
             bigint(errors.count),
-            found,
+            recall,
             advice,
             by.into(),
         )
@@ -101,13 +101,12 @@ fn check(index: pg_sys::Oid, sample: i32, external: Option<bool>) -> Row {
 struct Checked {
     structure: Structure,
     errors: Errors,
-    /// The recall.
-    found: Option<f64>,
+    recall: Option<f64>,
     by: &'static str,
 }
 
 /// Checks by a builder if one is wanted and available, else in this backend.
-unsafe fn look(
+unsafe fn examine(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     sample: usize,
@@ -120,7 +119,7 @@ unsafe fn look(
             Err(error) => {
                 // Without its file nothing else can be said of the index.
                 let errors = Errors { count: 1, first: Some(error.to_string()) };
-                return Ok(Checked { structure: Structure::default(), errors, found: None, by: "database" });
+                return Ok(Checked { structure: Structure::default(), errors, recall: None, by: "database" });
             }
         };
         let refused = match external {
@@ -144,8 +143,8 @@ unsafe fn look(
         })?;
         // A search of a damaged index may fail or crash.
         let sample = if errors.count == 0 { sample } else { 0 };
-        let found = as_owner(table, || recall(table, index, sample));
-        Ok(Checked { structure: Structure::of(&report), errors, found, by: "database" })
+        let recall = as_owner(table, || recall(table, index, sample));
+        Ok(Checked { structure: Structure::of(&report), errors, recall, by: "database" })
     }
 }
 
@@ -188,8 +187,8 @@ impl ByBuilder {
             errors.first = errors.first.map(|first| printable(&first));
             answer = again;
         }
-        let found = (answer.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(answer.recall_ppm) / 1e6);
-        Ok(Checked { structure: Structure::of_answer(&answer), errors, found, by: "builder" })
+        let recall = (answer.recall_ppm <= 1_000_000 && errors.count == 0).then(|| f64::from(answer.recall_ppm) / 1e6);
+        Ok(Checked { structure: Structure::of_answer(&answer), errors, recall, by: "builder" })
     }
 }
 

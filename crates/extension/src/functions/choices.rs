@@ -7,7 +7,7 @@ use pgrx::spi::{quote_identifier, quote_qualified_identifier};
 use pgvector::{Metric, SCHEMA, SqlColumn, ValueType, has_class};
 use protocol::Choice;
 
-use super::estimate::Found;
+use super::estimate::IndexableColumn;
 use super::{name, read_one};
 use crate::failure::Failure;
 use crate::hook::owned;
@@ -32,7 +32,7 @@ impl Names {
     pub(super) unsafe fn new(
         relation: pg_sys::Oid,
         column_name: &CStr,
-        found: &Found,
+        found: &IndexableColumn,
         opclass: Option<&str>,
     ) -> Result<Self, Failure> {
         let metric = metric(found.value_type, opclass)?;

@@ -14,7 +14,7 @@ use crate::column::Column;
 use crate::connection::Connection;
 use crate::connection_thread::{self, Gone};
 use crate::engage::engage;
-use crate::failure::{Failure, News};
+use crate::failure::{Failure, Steps};
 use crate::link::Link;
 use crate::options::IndexOptions;
 use crate::progress::{self, Phase, Shown};
@@ -61,7 +61,7 @@ pub(super) unsafe fn begin(
     };
     // SAFETY: the index is open.
     let shown = unsafe { Shown::new((*(*index).rd_index).indrelid, (*index).rd_id) };
-    let session = engage(&Settings::get(), hello, News { of_partition: true })?;
+    let session = engage(&Settings::get(), hello, Steps { quiet: true })?;
     if !session.takes_index() {
         return Err(unsupported("external indexing server does not check indexes"));
     }
@@ -108,7 +108,7 @@ fn send(
     )?;
     let end = EndOfIndex { blocks, checksum: session.sent_checksum() };
     session.send_message(&ClientMessage::EndOfIndex(end))?;
-    session.pass(Connection::flush)?;
+    session.with_connection(Connection::flush)?;
     Ok(unreadable)
 }
 

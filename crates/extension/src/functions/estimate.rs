@@ -57,7 +57,7 @@ unsafe fn estimate(relation: pg_sys::Oid, column_name: &CStr, m: i32) -> Result<
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
         require_file(table)?;
-        let Found { number, value_type, dims } = column_of(relation, column_name)?;
+        let IndexableColumn { number, value_type, dims } = column_of(relation, column_name)?;
         require_class(&metric(value_type, None)?.operator_class(value_type))?;
         let most = value_type.max_dims();
         if dims > most {
@@ -107,7 +107,7 @@ pub(super) unsafe fn check_kind(relation: pg_sys::Oid, function: &str) -> Result
 }
 
 /// A column that can have an hnsw index.
-pub(super) struct Found {
+pub(super) struct IndexableColumn {
     pub(super) number: pg_sys::AttrNumber,
     pub(super) value_type: ValueType,
     pub(super) dims: u32,
@@ -117,7 +117,7 @@ pub(super) struct Found {
 ///
 /// # Safety
 /// The relation must be open.
-pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Result<Found, Failure> {
+pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Result<IndexableColumn, Failure> {
     // SAFETY: the relation is open; the column exists from the first check on.
     unsafe {
         let column = pg_sys::get_attnum(relation, column_name.as_ptr());
@@ -139,7 +139,7 @@ pub(super) unsafe fn column_of(relation: pg_sys::Oid, column_name: &CStr) -> Res
             let code = PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE;
             return Err(Failure::new(code, "column does not have dimensions"));
         };
-        Ok(Found { number: column, value_type, dims })
+        Ok(IndexableColumn { number: column, value_type, dims })
     }
 }
 

@@ -91,12 +91,12 @@ unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
             PgTryBuilder::new(AssertUnwindSafe(|| Ok(work()))).catch_others(|error| Err(Box::new(error))).execute();
         match result {
             Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
-            Err(_) => progress::kept(|| pg_sys::RollbackAndReleaseCurrentSubTransaction()),
+            Err(_) => progress::restored_after(|| pg_sys::RollbackAndReleaseCurrentSubTransaction()),
         }
         pg_sys::CurrentMemoryContext = context;
         pg_sys::CurrentResourceOwner = owner;
         result.or_else(|error: Box<CaughtError>| match *error {
-            CaughtError::PostgresError(report) if is_of_reading(report.sql_error_code()) => {
+            CaughtError::PostgresError(report) if is_read_error(report.sql_error_code()) => {
                 Err(io::Error::other(report.message().to_owned()))
             }
             other => other.rethrow(),
@@ -105,7 +105,7 @@ unsafe fn attempt<T>(work: impl FnOnce() -> T) -> io::Result<T> {
 }
 
 /// Whether an error says that a page or a file is damaged, missing or cannot be opened.
-fn is_of_reading(code: PgSqlErrorCode) -> bool {
+fn is_read_error(code: PgSqlErrorCode) -> bool {
     use PgSqlErrorCode::{
         ERRCODE_DATA_CORRUPTED, ERRCODE_INDEX_CORRUPTED, ERRCODE_INSUFFICIENT_PRIVILEGE, ERRCODE_IO_ERROR,
         ERRCODE_UNDEFINED_FILE,

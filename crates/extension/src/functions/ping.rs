@@ -49,10 +49,10 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     let limit = settings.connect_timeout.unwrap_or(TIMEOUT);
     let token = Some(settings.token()?);
     let mut session = Session::connect(settings)?;
-    session.pass(|connection| connection.send(&MAGIC))?;
+    session.with_connection(|connection| connection.send(&MAGIC))?;
     let started = Instant::now();
     session.send_message(&ClientMessage::Ping(Ping { token }))?;
-    session.pass(Connection::flush)?;
+    session.with_connection(Connection::flush)?;
     let pong = loop {
         session.connection().check()?;
         match session.received()? {
@@ -68,7 +68,7 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
             return Err(connection.broken("the builder did not answer"));
         }
         let before = connection.received().len();
-        session.pass(Connection::exchange)?;
+        session.with_connection(Connection::exchange)?;
         let connection = session.connection();
         if connection.received().len() == before && !connection.is_closed() {
             connection.wait()?;

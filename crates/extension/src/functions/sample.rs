@@ -49,12 +49,12 @@ impl Batch {
     /// `value` must be a value of the column's type, not null.
     unsafe fn push(&mut self, column: &Column, number: u64, value: pg_sys::Datum) -> Result<(), Failure> {
         // SAFETY: as promised by the caller.
-        let Some(element) = (unsafe { column.element(value)? }) else { return Ok(()) };
+        let Some(value) = (unsafe { column.index_value(value)? }) else { return Ok(()) };
         let at = self.values.len();
-        self.values.resize(at + element.len(), 0);
-        element.write(&mut self.values[at..]);
+        self.values.resize(at + value.len(), 0);
+        value.write(&mut self.values[at..]);
         self.varying = column.value_type.value_len(column.dims).is_none();
-        self.lengths.extend_from_slice(&(element.len() as u32).to_le_bytes());
+        self.lengths.extend_from_slice(&(value.len() as u32).to_le_bytes());
         let (block, offset) = ((number / PER_BLOCK) as u32, (number % PER_BLOCK + 1) as u16);
         self.tids.extend_from_slice(&graph::HeapTid::new(block, offset).0);
         Ok(())

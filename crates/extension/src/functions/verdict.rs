@@ -8,7 +8,7 @@ const TOO_MANY_NOT_FULL: f64 = 0.10;
 const TOO_MANY_DELETED: f64 = 0.50;
 const TOO_MANY_UNREACHABLE: f64 = 0.01;
 /// At `ef_search` 40 a good index has a higher recall, except on data that is hard for any graph.
-const TOO_LITTLE_FOUND: f64 = 0.80;
+const TOO_LOW_RECALL: f64 = 0.80;
 
 /// VACUUM searches new neighbors for each element that links to a dead one: above about this share, a rebuild is faster than that VACUUM,
 /// and leaves it little to do. It is also autovacuum's default threshold.
@@ -47,7 +47,7 @@ impl Findings<'_> {
             return format!("reindex: {reason}{}", update.unwrap_or_default());
         }
         match self.recall {
-            Some(recall) if recall < TOO_LITTLE_FOUND => {
+            Some(recall) if recall < TOO_LOW_RECALL => {
                 let ef_search = self.ef_search;
                 format!("raise hnsw.ef_search, and reindex if that does not help: recall is {recall:.2} at {ef_search}")
             }

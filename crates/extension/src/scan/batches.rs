@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use protocol::{HEAP_TID_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
 
-use crate::value::Element;
+use crate::value::IndexValue;
 
 /// The most rows of a batch if values vary in length.
 const VARYING_ROWS: usize = 8192;
@@ -222,8 +222,8 @@ pub(super) struct Filling<'a> {
 
 impl Filling<'_> {
     /// Adds a row. Check [`is_full`](Self::is_full) after each; a value has at most `MAX_VALUE_BYTES` bytes.
-    pub(super) fn push(&mut self, tid: [u8; HEAP_TID_BYTES], element: &Element<'_>) {
-        let (shape, len) = (self.batches.shape, element.len());
+    pub(super) fn push(&mut self, tid: [u8; HEAP_TID_BYTES], value: &IndexValue<'_>) {
+        let (shape, len) = (self.batches.shape, value.len());
         assert!(self.rows < shape.rows && self.values + len <= shape.values, "no room for a row");
         let [tids, lengths, values] = self.batches.parts(self.at);
         // SAFETY: there is room, as was just checked, and nobody else uses a batch that is being filled.
@@ -232,7 +232,7 @@ impl Filling<'_> {
             if shape.varying {
                 lengths.add(self.rows * LENGTH).cast::<[u8; LENGTH]>().write((len as u32).to_le_bytes());
             }
-            element.write(slice::from_raw_parts_mut(values.add(self.values), len));
+            value.write(slice::from_raw_parts_mut(values.add(self.values), len));
         }
         self.rows += 1;
         self.values += len;

@@ -99,14 +99,14 @@ impl Workers {
             };
             let query = pg_sys::debug_query_string;
             let query = if query.is_null() { c"" } else { CStr::from_ptr(query) }.to_bytes_with_nul();
-            let for_each = |bytes: usize| bytes * wanted as usize;
+            let for_all = |bytes: usize| bytes * wanted as usize;
             let sizes = [
                 (key::SHARED, size_of::<Shared>()),
                 (key::SCAN, pg_sys::table_parallelscan_estimate(heap, snapshot)),
                 (key::BATCHES, shape.bytes()),
                 (key::QUERY, query.len()),
-                (key::BUFFER_USAGE, for_each(size_of::<pg_sys::BufferUsage>())),
-                (key::WAL_USAGE, for_each(size_of::<pg_sys::WalUsage>())),
+                (key::BUFFER_USAGE, for_all(size_of::<pg_sys::BufferUsage>())),
+                (key::WAL_USAGE, for_all(size_of::<pg_sys::WalUsage>())),
             ];
             sizes.iter().for_each(|&(_, size)| reserve(context, size));
             pg_sys::InitializeParallelDSM(context);
@@ -174,8 +174,8 @@ impl Workers {
         }
     }
 
-    /// Wakes a worker that waits for an empty batch, if there is one.
-    pub(super) fn make_room(&self) {
+    /// If there is an empty batch, wakes a worker that waits for one.
+    pub(super) fn wake_one(&self) {
         // SAFETY: written by `start`; what changes is atomic or PostgreSQL's.
         unsafe {
             if (*self.shared).waiting.load(Ordering::SeqCst) > 0 && self.batches.has_empty() {
@@ -243,7 +243,7 @@ unsafe fn reserve(context: *mut pg_sys::ParallelContext, bytes: usize) {
 }
 
 unsafe extern "C-unwind" fn before_detach(_segment: *mut pg_sys::dsm_segment, _argument: pg_sys::Datum) {
-    connection_thread::end_for_good();
+    connection_thread::end_after_fatal_error();
 }
 
 /// The path from which PostgreSQL has loaded this library.

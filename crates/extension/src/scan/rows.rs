@@ -19,8 +19,8 @@ pub(super) trait Reader {
     /// A batch was filled.
     fn has_filled(&self);
 
-    /// Called after each row, to handle other events.
-    fn look_around(&self);
+    /// Called for each row: wakes processes and threads that wait for a batch.
+    fn pass_on_wakeups(&self);
 }
 
 /// Reads rows into batches.
@@ -88,8 +88,8 @@ impl<'a, R: Reader> Rows<'a, R> {
         unsafe {
             let tid = tid.cast::<[u8; 6]>().read_unaligned();
             let taken = context.switch_to(|_| {
-                if let (Some(batch), Some(element)) = (batch, column.element(value)?) {
-                    batch.push(tid, &element);
+                if let (Some(batch), Some(value)) = (batch, column.index_value(value)?) {
+                    batch.push(tid, &value);
                 }
                 Ok(())
             });
@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn callback<R: Reader>(
         // meanwhile.
         raised::until_raised(|| unsafe {
             let rows = &mut *state.cast::<Rows<'_, R>>();
-            rows.reader.look_around();
+            rows.reader.pass_on_wakeups();
             if !*is_null {
                 rows.add(tid, *values);
             }

@@ -49,7 +49,7 @@ impl Reader for Worker<'_> {
         unsafe { pg_sys::SetLatch((*self.shared).backend) };
     }
 
-    fn look_around(&self) {}
+    fn pass_on_wakeups(&self) {}
 }
 
 /// The table and the index, and the locks on them.

@@ -10,8 +10,8 @@ use super::{DEFAULT_HOST, Settings};
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// From PostgreSQL 15 on, pgvector discards undefined settings of its prefix when it is loaded. So our settings in
-/// postgresql.conf are lost if pgvector is loaded first.
-pub(super) fn notice() {
+/// postgresql.conf are lost if pgvector was loaded first: warns at once while libraries are preloaded, else before a build.
+pub(super) fn detect() {
     if cfg!(any(feature = "pg13", feature = "pg14")) {
         return;
     }
