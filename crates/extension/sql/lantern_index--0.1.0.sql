@@ -1,9 +1,9 @@
 \echo Use "CREATE EXTENSION lantern_index" to load this file. \quit
 
--- Building needs only the library; the extension adds what can be asked in SQL.
+-- Builds need only the library; the extension adds functions and a view.
 
--- CREATE EXTENSION uses a schema of this name if there is one. The statements below could then find functions and operators of the schema's
--- owner in place of PostgreSQL's, which would run with the rights of whoever reads the view.
+-- CREATE EXTENSION uses an existing schema of this name. Names in the statements below could then mean functions and operators of the
+-- schema's owner instead of PostgreSQL's, and these would run with the rights of whoever reads the view.
 DO $$
 DECLARE
     owner name := (SELECT r.rolname FROM pg_catalog.pg_namespace n
@@ -66,7 +66,7 @@ CREATE FUNCTION index_state(
     AS 'MODULE_PATHNAME', 'lantern_index_index_state_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION index_state(oid, bigint, double precision, text, text) IS 'state of an hnsw index, from a few of its pages; for the view indexes';
 
--- A check is of one file: REINDEX makes another one.
+-- A check is valid for one filenode: REINDEX makes a new file.
 CREATE TABLE checks (
     index oid PRIMARY KEY, filenode oid NOT NULL, checked_at timestamptz NOT NULL,
     elements bigint NOT NULL, rows bigint NOT NULL, deleted bigint NOT NULL, unreachable bigint NOT NULL, errors bigint NOT NULL,
@@ -75,7 +75,7 @@ CREATE TABLE checks (
 COMMENT ON TABLE checks IS 'what check_and_remember() found';
 
 CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL) RETURNS text AS $$
-    -- SKIP LOCKED: another session that is deleting such rows keeps them locked until its check ends, which may take long.
+    -- SKIP LOCKED: another check may be deleting the same rows, and keeps them locked until it ends, which may take long.
     DELETE FROM lantern_index.checks AS old
         WHERE old.index OPERATOR(pg_catalog.=) ANY (
             SELECT gone.index FROM lantern_index.checks AS gone
@@ -93,13 +93,13 @@ CREATE FUNCTION check_and_remember(index regclass, sample integer DEFAULT 100, e
 $$ LANGUAGE sql VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION check_and_remember(regclass, integer, boolean) IS 'checks an hnsw index, and keeps the result for the view indexes';
 
--- From here on no name is looked up in the schema: roles that were ever granted CREATE on it may have made functions there.
+-- From here on no name is looked up in the schema: roles that were once granted CREATE on it may have made functions there.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- No part of it waits for a lock: sizes and expressions come from index_state(). An index that is not valid is being built while another session
--- holds the lock of CREATE INDEX or REINDEX on its table: they report the progress of one index at a time, and none in between. VACUUM and ANALYZE
--- take the same lock. last_idx_scan is there from PostgreSQL 16 on. Statistics that were reset, or lost in a crash, count the table's rows anew:
--- reltuples has all of them. Of an index of a part of the rows, only the dead rows count that cannot lie outside it.
+-- No part waits for a lock: sizes and expressions come from index_state(). An invalid index counts as being built while another session holds
+-- the lock of CREATE INDEX or REINDEX on its table: their progress reports show one index at a time, and none in between. VACUUM and ANALYZE
+-- take the same lock, and are left out. PostgreSQL has last_idx_scan from 16 on. After a reset or a crash, statistics count only newer rows;
+-- reltuples counts all. For a partial index, only dead rows that cannot all lie outside it count.
 CREATE VIEW lantern_index.indexes WITH (security_barrier) AS
     SELECT i.indrelid::regclass AS table_name, i.indexrelid::regclass AS index_name, coalesce(quote_ident(f.attname), s.expression) AS column_name,
            o.opcname AS opclass, format_type(a.atttypid, a.atttypmod) AS type,

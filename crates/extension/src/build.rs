@@ -179,7 +179,7 @@ unsafe fn build(
     engaged: Engaged,
 ) -> Result<Built, Failure> {
     let Engaged { column, mut session, estimate, build_id } = engaged;
-    // The builder never learns it.
+    // The builder never learns the digest's key, so that it cannot make other rows with the same digest.
     let key = random().ok_or_else(|| Failure::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, "no random numbers"))?;
     let mut rate_limit = RateLimit::new(settings::max_rate());
     let mut stopwatch = Stopwatch::start();
@@ -261,7 +261,7 @@ pub(crate) fn hello(label: String, column: &Column, options: IndexOptions, estim
     }
 }
 
-/// Random numbers, if there are any.
+/// Cryptographically strong random numbers; `None` if PostgreSQL cannot get any.
 fn random<const N: usize>() -> Option<[u64; N]> {
     let mut numbers = [0; N];
     // SAFETY: fills the array.

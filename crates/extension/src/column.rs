@@ -19,11 +19,11 @@ pub(crate) struct Column {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) collation: pg_sys::Oid,
-    /// If present, values are stored normalised, and values of norm zero are not indexed.
+    /// For cosine, pgvector's function for the norm: values are stored normalised, and values of norm zero are not indexed.
     pub(crate) norm: Option<*mut pg_sys::FmgrInfo>,
-    /// pgvector's function that normalises, of sparsevec; other types are divided by the norm here.
+    /// pgvector's function that normalises a sparsevec; `value` divides values of other types by their norm.
     pub(crate) normalize: pg_sys::PGFunction,
-    /// Raises an error for a value that cannot be indexed.
+    /// pgvector's function that raises an error for a value that cannot be indexed.
     pub(crate) check: Option<CheckValue>,
 }
 
@@ -79,7 +79,7 @@ fn check_column_count(columns: i16) -> Result<(), Failure> {
         .hint(IN_DATABASE))
 }
 
-/// pgvector's `InitBuildState`.
+/// The checks of pgvector's `InitBuildState`. Returns the dimensions.
 fn check_parameters(type_oid: pg_sys::Oid, typmod: i32, max_dims: i32, options: IndexOptions) -> Result<u32, Failure> {
     if type_oid == pg_sys::VARBITOID {
         let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
@@ -127,7 +127,7 @@ fn value_type(type_info: &str) -> Option<ValueType> {
     }
 }
 
-/// The metric of pgvector's distance function of a type. Inner product and cosine share a function; only cosine has a norm.
+/// The metric, by the symbols of support functions. Inner product and cosine share a distance function; only cosine has one for the norm.
 fn metric(value_type: ValueType, distance: &str, norm: Option<&str>) -> Option<Metric> {
     use ValueType::{Bit, HalfVec, SparseVec, Vector};
     let metric = match (value_type, distance) {
@@ -156,7 +156,7 @@ struct SupportFunction {
     oid: pg_sys::Oid,
     /// Its name in SQL.
     name: String,
-    /// Its symbol in pgvector's library; empty for functions of others, whatever their names.
+    /// Its symbol in pgvector's library; empty for functions of other libraries.
     symbol: String,
 }
 

@@ -138,7 +138,7 @@ impl Connection {
             if self.closed {
                 return Err(self.broken("the builder closed the connection"));
             }
-            // Only with bytes left: the exchange may have sent all, and then nothing but a message of the builder's would end the wait.
+            // With nothing left to write, only a message from the builder would end the wait.
             if taken == 0 && self.wants_write() {
                 self.check_silence()?;
                 self.wait()?;
@@ -147,7 +147,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what is waiting.
+    /// Waits until all buffered bytes are sent, or the builder has closed the connection.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.exchange()?;
         while self.wants_write() && !self.closed {
@@ -186,7 +186,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One read, so that received bytes are parsed before there are many. Returns their number.
+    /// Reads once, so that bytes are parsed before many have arrived. Returns their number; 0 also at the end of the stream.
     fn read(&mut self) -> Result<usize, Failure> {
         if self.closed {
             return Ok(0);

@@ -39,8 +39,8 @@ pub(crate) fn end_after_fatal_error() {
     }
 }
 
-/// Runs `work` in the backend, and `errand` in a thread that owns the session. Both re-check their conditions each `tick` while they
-/// wait. Returns both results.
+/// Runs `in_thread` in a thread that owns the session, and `in_backend` beside it. While either waits, it re-checks its conditions each
+/// `tick`. Returns the results of `in_backend` and `in_thread`.
 pub(crate) fn run_both<T, A: Send>(
     session: &mut Session,
     tick: Duration,
@@ -66,9 +66,9 @@ pub(crate) fn run_both<T, A: Send>(
         let thread = thread.map_err(|error| {
             Failure::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES, format!("could not start a thread: {error}"))
         })?;
-        // There is another one around it if an expression of an external build calls advise().
+        // Links nest if an expression of an external build calls advise().
         let before = CURRENT.replace(Arc::as_ptr(link));
-        // Joins the thread however the work ends, except after a FATAL error, which skips destructors and ends the process.
+        // Joins the thread however `in_backend` ends, except after a FATAL error, which skips destructors and ends the process.
         let _end = End { link, thread: Some(thread), before };
         let worked = PgTryBuilder::new(AssertUnwindSafe(|| {
             let worked = in_backend(link);

@@ -91,7 +91,7 @@ fn ask(settings: &Settings, mut hello: Hello, ticket: &str, steps: Steps) -> Res
     }
 }
 
-/// The queue as last reported by the builder, and as last reported to the user.
+/// The place in the queue: the builder's latest report unless the user knows it, and the last one that the user got.
 #[derive(Default)]
 struct Queue {
     latest: Option<Wait>,
@@ -106,7 +106,7 @@ impl Queue {
         self.latest = Some(wait).filter(|wait| self.reported.as_ref().is_none_or(|(reported, _)| reported != wait));
     }
 
-    /// Sends a NOTICE about a change, unless the last one is too recent. Returns how long to wait until the next may be sent.
+    /// Sends a NOTICE about a change, unless the last one is too recent. Returns how long to wait for the next.
     fn tell(&mut self) -> Duration {
         let Some(wait) = self.latest.take() else { return Duration::MAX };
         if let Some((_, when)) = self.reported

@@ -27,8 +27,8 @@ impl Failure {
         Self { code, message: message.into(), detail: String::new(), hint: String::new() }
     }
 
-    /// A failure that the builder reports. Codes of class 57 that say of a server that it ends, or takes no sessions, become the general one
-    /// of the class: poolers would take PostgreSQL itself for ended.
+    /// A failure that the builder reports. Codes of class 57 for a server that ends or accepts no sessions become the class's general code:
+    /// connection poolers would take them for an end of PostgreSQL itself.
     pub(crate) fn from_builder(sqlstate: protocol::SqlState, message: &str, detail: &str, hint: &str) -> Self {
         let sqlstate = match &sqlstate.to_bytes() {
             b"57P01" | b"57P02" | b"57P03" => protocol::SqlState::OPERATOR_INTERVENTION,
@@ -137,7 +137,7 @@ impl Failure {
 /// PostgreSQL may raise an error meanwhile: it checks for interrupts after each message, and while it waits for a client that does not read.
 /// pgrx does not guard that: the error would jump over our destructors, and the socket would stay open as long as the session.
 pub(crate) fn tell(level: PgLogLevel, report: ErrorReport) {
-    // SAFETY: the call is not guarded itself. An error frees no text of the report: a few bytes are lost.
+    // SAFETY: the call is not guarded itself. An error leaks the texts of the report, a few bytes.
     unsafe { keep_error(|| context::only_ours(|| report.report(level))) }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn info(report: ErrorReport) {
     tell(if wanted { PgLogLevel::INFO } else { PgLogLevel::DEBUG1 }, report);
 }
 
-/// What is reported about a build: for a partition, only its end.
+/// Reports the steps of a build as INFO, or quietly as DEBUG1: of partitions, for which only the end is INFO, and of SQL functions.
 #[derive(Clone, Copy)]
 pub(crate) struct Steps {
     pub(crate) quiet: bool,

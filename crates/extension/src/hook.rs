@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn needs_hook(function: pg_sys::Oid) -> bool {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn hook(event: Event, flinfo: *mut pg_sys::FmgrInfo, private: *mut pg_sys::Datum) {
-    // SAFETY: fmgr passes the function that it is about to call. The event comes for functions that others asked for as well.
+    // SAFETY: fmgr passes the function that it is about to call, which may be one that only another library's hook asked for.
     unsafe {
         if event == FHET_START
             && is_hnsw_handler((*flinfo).fn_oid)
@@ -190,6 +190,6 @@ pub(crate) unsafe fn owned(string: *const std::ffi::c_char) -> Option<String> {
         // SAFETY: PostgreSQL returns the text itself or a new C string.
         unsafe { CStr::from_ptr(utf8) }.to_string_lossy().into_owned()
     };
-    // Where no conversion is possible, as from SQL_ASCII, other characters stand for what is no UTF-8.
+    // Where no conversion is possible, as from SQL_ASCII, U+FFFD replaces invalid UTF-8.
     Some(PgTryBuilder::new(AssertUnwindSafe(convert)).catch_others(|_| text.to_string_lossy().into_owned()).execute())
 }

@@ -12,14 +12,14 @@
 //! | [`column`] | which type, metric and dimensions? |
 //! | [`type_info`] | which limits and functions has a type in this pgvector? |
 //! | [`scan`], [`value`] | which rows, and what are their values? |
-//! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`] | how are messages sent and received? |
+//! | [`resolve`], [`connect`], [`connection`], [`tls`], [`session`], [`wait`] | how are messages sent and received? |
 //! | [`engage`] | which builder accepts the build, through queue and router? |
 //! | [`rate_limit`] | how fast may bytes flow, and how long did a phase take? |
 //! | [`connection_thread`], [`link`], [`wakeup`], [`waiter`], [`threads`] | how is the connection handled while PostgreSQL scans and writes? |
 //! | [`writer`] | how do pages get into the index? |
-//! | [`raised`] | how do errors of users' functions pass through unchanged? |
+//! | [`failure`], [`raised`] | how are our errors reported, and how do those of users' functions pass through unchanged? |
 //! | [`build`] | in which order does all that happen? |
-//! | [`functions`] | what can be asked in SQL? |
+//! | [`functions`] | what do the SQL functions do? |
 #![allow(unsafe_code)] // everything here talks to PostgreSQL
 
 mod build;

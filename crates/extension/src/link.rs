@@ -44,14 +44,12 @@ impl Link {
         })
     }
 
-    /// Wakes the thread.
     pub(crate) fn wake_thread(&self) {
         if self.thread_waits() {
             self.backend.wake();
         }
     }
 
-    /// Wakes the backend.
     pub(crate) fn wake_backend(&self) {
         if self.backend_waits.load(Ordering::SeqCst) {
             self.thread.wake();
@@ -70,8 +68,8 @@ impl Link {
 
     /// Backend: waits until it is woken, for a short while at most. Ends the statement if it was cancelled.
     ///
-    /// A two-phase wait: the first call announces the wait; re-check the condition, then call again to block. So the other side sends a
-    /// wake-up only to a side that waits. Nothing else may wait on the same end in between.
+    /// A two-phase wait: the first call announces the wait; re-check the condition, then call again to block. So the other side writes to
+    /// the socket only if this one waits. Nothing else may wait on the same end in between.
     pub(crate) fn wait(&self) {
         if !self.backend_waits.swap(true, Ordering::SeqCst) {
             return;

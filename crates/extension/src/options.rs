@@ -50,13 +50,12 @@ pub(crate) struct IndexOptions {
     pub(crate) ef_construction: u16,
 }
 
-/// Registers the option.
 pub(crate) fn register() {
     // SAFETY: the strings are static; called once, when the library is loaded.
     unsafe {
         let kind = pg_sys::add_reloption_kind();
         let about = c"Builds the index outside the database";
-        // The level that ALTER INDEX takes to set it. Only builds read the option, so statements need not stop.
+        // The lock that ALTER INDEX takes to set the option. Only builds read it, so other statements need not wait.
         let lock = pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE;
         pg_sys::add_bool_reloption(kind, NAME.as_ptr(), about.as_ptr(), false, lock);
         KIND.set(kind);

@@ -30,7 +30,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// The phase for a builder's; `Waiting` while the builder still takes rows.
+    /// The phase that shows a builder's phase; `Waiting` while the builder still takes rows.
     pub(crate) fn of_builder(phase: u8) -> Self {
         match protocol::Phase::from_number(phase) {
             Some(protocol::Phase::Graph) => Self::BuildingGraph,
@@ -87,7 +87,7 @@ impl Shown {
                     pg_sys::ProgressCommandType::PROGRESS_COMMAND_CREATE_INDEX,
                     table,
                 );
-                // The access method names the phases within PostgreSQL's phase BUILD. (The bindings take these two parameters for oids, by their names.)
+                // The access method names the phases within PostgreSQL's phase BUILD. (The bindings type the first two constants as oids.)
                 set([
                     (pg_sys::PROGRESS_CREATEIDX_INDEX_OID.to_u32(), index.to_u32().into()),
                     (pg_sys::PROGRESS_CREATEIDX_ACCESS_METHOD_OID.to_u32(), method.to_u32().into()),
@@ -125,8 +125,8 @@ impl Drop for Shown {
     }
 }
 
-/// Does `work`, which may end what this backend shows, and then shows it again. The rollback of a subtransaction ends it, also that of a
-/// statement such as COPY.
+/// Does `work`, and shows this backend's progress again if that has ended it. The rollback of a subtransaction ends any progress, also that
+/// of a statement such as COPY.
 ///
 /// # Safety
 /// For the backend's main thread.
@@ -175,7 +175,7 @@ pub(crate) fn tuples(done: u64, total: u64) {
 
 /// Blocks of the index written, or sent.
 pub(crate) fn blocks(done: u32, total: u32) {
-    // The heap scan has finished with these.
+    // The heap scan, which has ended, counted its blocks here.
     set([(pg_sys::PROGRESS_SCAN_BLOCKS_TOTAL, total.into()), (pg_sys::PROGRESS_SCAN_BLOCKS_DONE, done.into())]);
 }
 

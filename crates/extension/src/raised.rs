@@ -1,7 +1,7 @@
 //! Lets errors of PostgreSQL and of users' functions pass through us unchanged.
 //!
-//! pgrx turns an error into a panic, so that Rust unwinds, and then raises a new error. That has the code (if pgrx knows it),
-//! message, detail and hint of the first one, but neither its context nor the names of schema, table, column, data type and
+//! pgrx turns an error into a panic, so that Rust unwinds, and then raises a new error. It has the code (if pgrx knows it),
+//! message, detail and hint of the original, but neither its context nor the names of schema, table, column, data type and
 //! constraint. So the original error is kept, and raised again once all of Rust's frames are gone.
 
 use std::any::Any;
@@ -26,7 +26,7 @@ unsafe extern "C-unwind" {
         code: unsafe extern "C-unwind" fn(place: *mut c_void, state: *mut c_void) -> c_int,
     ) -> c_int;
 
-    /// PostgreSQL's own, not guarded other than that of `pg_sys`.
+    /// PostgreSQL's own, without the guard that `pg_sys` adds.
     #[link_name = "ReThrowError"]
     fn rethrow(error: *mut pg_sys::ErrorData) -> !;
 }
@@ -65,7 +65,7 @@ pub(crate) unsafe fn keep_error<T>(function: impl FnOnce() -> T) -> T {
         // SAFETY: `run` gets the call that it was made for.
         unsafe { call_closure_with_sigsetjmp(0, (&raw mut *call).cast(), run::<F, T>) }
     }
-    // SAFETY: as PostgreSQL's PG_TRY does it: what is changed for the call is put back behind it, whether it returns or jumps.
+    // SAFETY: as in PostgreSQL's PG_TRY, what is changed for the call is restored after it, whether it returns or jumps.
     unsafe {
         let mut call = Call { function: Some(function), result: MaybeUninit::uninit() };
         let (context, place, callbacks) =
@@ -103,7 +103,7 @@ pub(crate) fn until_raised<T>(work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Adds to the hint of the error that was kept, if that says that an object does not exist.
+/// Adds to the hint of the error that was kept, if it is of the class of errors about missing objects.
 pub(crate) fn hint_at_missing(hint: &str) {
     /// Class 42, syntax error or access rule violation, as PostgreSQL packs it.
     const CLASS: c_int = (b'4' - b'0') as c_int | ((b'2' - b'0') as c_int) << 6;

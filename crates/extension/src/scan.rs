@@ -28,12 +28,12 @@ use crate::rate_limit::RateLimit;
 use crate::session::Session;
 use crate::wait;
 
-/// Batches of rows on their way to the builder, of about 256 KiB each; and for each parallel worker.
+/// Batches of rows, of about 256 KiB each; and how many more for each parallel worker.
 const BATCHES: usize = 8;
 const BATCHES_OF_WORKER: usize = 4;
 
-/// Polling interval of the thread and a waiting backend while there are workers: these cannot wake the thread, nor the backend while
-/// it evaluates an expression.
+/// Polling interval of the thread and of a waiting backend while there are workers: these wake only the backend, which wakes the thread,
+/// but not while it evaluates an expression.
 const WORKERS_TICK: Duration = Duration::from_millis(10);
 
 /// The results of the scan.
@@ -120,7 +120,7 @@ fn send(
     mut digest: RowDigest,
 ) -> Result<RowDigest, Failure> {
     loop {
-        // Workers may go on after the backend has given up: with always a full batch, nothing else would notice.
+        // After the backend has given up, workers may still fill batches: with always a full one, nothing else would notice.
         link.check()?;
         // Read before looking for a batch: one may arrive between the two.
         let is_closed = closed.load(Ordering::SeqCst);

@@ -189,7 +189,6 @@ impl Session {
         self.pages.value()
     }
 
-    /// The underlying connection.
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }

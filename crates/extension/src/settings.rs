@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsSettings>,
     /// `None`: the system's timeout.
     pub(crate) connect_timeout: Option<Duration>,
-    /// [`Self::token`] reads the file if the first is empty.
+    /// If it is empty, [`Self::token`] reads the file.
     pub(crate) token: String,
     pub(crate) token_file: Option<String>,
 }
@@ -80,7 +80,6 @@ pub(crate) struct TlsSettings {
 }
 
 impl Settings {
-    /// The current values.
     pub(crate) fn get() -> Self {
         let host = text(&HOST).unwrap_or_else(|| DEFAULT_HOST.into());
         let settings = Self {
@@ -133,7 +132,6 @@ fn text(setting: &GucSetting<Option<CString>>) -> Option<String> {
     setting.get().map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
 }
 
-/// Defines the settings.
 pub(crate) fn define() {
     loss::detect();
     GucRegistry::define_bool_guc(
@@ -237,7 +235,7 @@ pub(crate) fn define() {
 
 const HIDDEN: &CStr = c"********";
 
-/// Rejects the placeholder shown for the secret, which `SET … FROM CURRENT` would store.
+/// Rejects the placeholder that SHOW prints, which `SET … FROM CURRENT` would store, and storing the token itself in a catalog.
 unsafe extern "C-unwind" fn check_token(
     value: *mut *mut c_char,
     _extra: *mut *mut c_void,

@@ -75,7 +75,7 @@ pub(crate) fn failure(peer: &str, error: &Error) -> Failure {
         Error::InvalidMessage(_) => {
             "Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder: the server does not speak TLS."
         }
-        // The verifier's own: of X.509 version 1.
+        // From our verifier, for certificates of X.509 version 1.
         Error::Other(_) => "Make another certificate for the builder (\"lantern-index gen-cert --host NAME\").",
         _ => "See the builder's log for the reason.",
     };

@@ -29,8 +29,8 @@ impl TypeInfo {
     /// # Safety
     /// `answer` must point to a `HnswTypeInfo` of a pgvector from 0.7.0 on.
     pub(crate) unsafe fn read(answer: *const c_void, name: &str) -> Result<Self, Failure> {
-        // SAFETY: the structure begins with an int and consists of words. A fourth is read only if the second is a function that
-        // is no `normalize`, so that one is still to come.
+        // SAFETY: the structure begins with an int and consists of words. The fourth is read only if the second is a
+        // function other than `normalize`, so that `normalize` is still to come.
         let layout = Layout::of(|number| unsafe { look_up(answer.cast::<*const c_void>().add(number).read()) });
         let Layout { normalize, check } = layout.ok_or_else(|| unknown(name))?;
         // SAFETY: as above; the words are null or functions of these types.

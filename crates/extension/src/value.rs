@@ -20,7 +20,7 @@ pub(crate) enum IndexValue<'a> {
     AsItIs(&'a [u8]),
     /// Components, and the norm to divide them by.
     Divided(&'a [u8], f64),
-    /// The same in half precision.
+    /// Components in half precision, and the norm.
     DividedHalves(&'a [u8], f64),
     /// The number of entries, and the entries.
     Sparse(&'a [u8], &'a [u8]),
@@ -69,8 +69,8 @@ fn divided(component: f32, norm: f64) -> f32 {
     (f64::from(component) / norm) as f32
 }
 
-/// Components of a halfvec that are converted at once. pgvector's own functions take several times as long, since they convert one after the
-/// other, and without the processor's instructions for that.
+/// Components of a halfvec that are converted at once. pgvector's own functions take several times as long, since they convert one at a
+/// time, and without the processor's instructions.
 const HALVES: usize = 64;
 
 /// The norm that pgvector's `halfvec_l2_norm` computes; `None` if the order of its additions may matter.
@@ -167,7 +167,7 @@ impl Column {
             let count = value.get(HEADER..HEADER + 4).ok_or_else(malformed)?;
             let entries = value.get(SPARSE_HEADER..).ok_or_else(malformed)?;
             if count.len() + entries.len() > MAX_VALUE_BYTES {
-                // As pgvector says it, whose check not all columns have.
+                // The message of pgvector's check, which not all columns have.
                 let message =
                     format!("sparsevec cannot have more than {MAX_SPARSEVEC_NNZ} non-zero elements for hnsw index");
                 return Err(Failure::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message));

@@ -49,11 +49,11 @@ fn wait(socket: RawFd, events: u32, at_most: Duration) {
 /// Ends the statement if it was cancelled or a parallel worker has failed: with the worker's error as it was raised.
 pub(crate) fn interrupts() {
     unsafe extern "C-unwind" {
-        /// PostgreSQL's own, not guarded other than that of `pg_sys`.
+        /// PostgreSQL's own, without the guard that `pg_sys` adds.
         #[link_name = "ProcessInterrupts"]
         fn process();
     }
-    // SAFETY: a flag that only this thread and its signal handlers write, and what PostgreSQL does when it is set.
+    // SAFETY: only this thread and its signal handlers write the flag; PostgreSQL calls the function, too, when it is set.
     unsafe {
         if (&raw const pg_sys::InterruptPending).read_volatile() != 0 {
             raised::keep_error(|| process());

@@ -23,7 +23,7 @@ thread_local! {
     static BUILD: Cell<BuildId> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
 }
 
-/// Room for a name in which other characters may replace bytes, and for the zero.
+/// Room for a name, which may be longer in UTF-8 than in the database's encoding, and for the terminating zero.
 const NAME_BYTES: usize = 4 * pg_sys::NAMEDATALEN as usize;
 
 type Name = [u8; NAME_BYTES];
@@ -70,7 +70,7 @@ pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() ->
     build_id("");
     // SAFETY: the name of an open relation.
     INDEX.set(c_string(&printable(&unsafe { owned((*(*index).rd_rel).relname.data.as_ptr()) }.unwrap_or_default())));
-    // SAFETY: what is put on PostgreSQL's stack is taken off again; an error that jumps over this takes it off as well.
+    // SAFETY: the entry is taken off PostgreSQL's stack again, also by an error that jumps over this.
     unsafe {
         let previous = pg_sys::error_context_stack;
         let mut entry = pg_sys::ErrorContextCallback { previous, callback: Some(name), arg: null_mut() };
@@ -81,8 +81,8 @@ pub(crate) unsafe fn of_index<T>(index: pg_sys::Relation, work: impl FnOnce() ->
     }
 }
 
-/// Runs `work`, during which the CONTEXT of messages has nothing but the index that is built, if there is one. The statement around the
-/// build, or a function's name, may have characters that the client cannot represent, for which PostgreSQL would raise an error.
+/// Runs `work`, during which the CONTEXT of messages names only the index that is built, if there is one. Other entries, such as the
+/// statement around the build, may have characters that the client cannot represent, for which PostgreSQL would raise an error.
 ///
 /// # Safety
 /// The caller must put PostgreSQL's stack of callbacks back if an error jumps over this.
@@ -115,7 +115,7 @@ fn c_string(text: &str) -> Name {
 
 unsafe extern "C-unwind" fn name(_private: *mut c_void) {
     if OURS.get() {
-        // SAFETY: name and number are C strings; what a format does not use is not looked at.
+        // SAFETY: name and id are C strings; the format without an id does not read it.
         unsafe {
             let (name, build) = (INDEX.get(), BUILD.get());
             let format = if build[0] == 0 {

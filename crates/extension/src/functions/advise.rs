@@ -31,7 +31,7 @@ raising_kept!(
     lantern_index_advise_kept_wrapper
 );
 
-/// Empty if an error was kept, and where relation or column are NULL.
+/// Empty if an error was kept, or if relation or column is NULL.
 #[pg_extern]
 #[allow(clippy::type_complexity, clippy::too_many_arguments)] // as SQL has them, column by column
 fn lantern_index_advise_kept(
@@ -139,7 +139,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
         let found = estimate::column_of(relation, column_name)?;
         let type_oid = pg_sys::get_atttype(relation, found.number);
         if pg_sys::getBaseType(type_oid) != type_oid {
-            // pgvector takes the dimensions from the column, and such a column has none of its own.
+            // pgvector reads the dimensions from the column, but those of a domain are stored with the domain.
             let (type_name, dims) = (found.value_type.name(), found.dims);
             let code = PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED;
             return Err(Failure::new(code, "hnsw indexes are not for columns of a domain")
@@ -150,7 +150,7 @@ unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> 
             tell(PgLogLevel::NOTICE, information(HIDDEN_ROWS));
         }
         let blocks = scan::blocks(table);
-        // The table may have grown since: as the planner, take its size now, and the rows per block of then.
+        // Rows per block as of the last VACUUM or ANALYZE. As the planner, multiply them by the present blocks: the table may have grown.
         let (rows, pages) = ((*(*table).rd_rel).reltuples, (*(*table).rd_rel).relpages);
         let density = (rows > 0.0 && pages > 0).then(|| f64::from(rows) / f64::from(pages));
         pg_sys::relation_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);

@@ -32,7 +32,7 @@ raising_kept!(
     lantern_index_check_kept_wrapper
 );
 
-/// Empty if an error was kept, and where index or sample are NULL.
+/// Empty if an error was kept, or if index or sample is NULL.
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
 fn lantern_index_check_kept(
@@ -126,7 +126,7 @@ unsafe fn examine(
             Some(false) => None,
             None if !worth_it => None,
             _ => match ByBuilder::new(index, sample).and_then(|asking| Ok((asking.begin()?, asking))) {
-                // What fails from now on is not to be repeated at the database's cost.
+                // If a check fails after a builder has accepted it, repeating it would burden the database.
                 Ok((begun, asking)) => return asking.check(begun),
                 // A check that an operator cancels while it waits is not repeated either.
                 Err(failure) if external == Some(true) || failure.is_cancellation() => return Err(failure),
@@ -176,7 +176,7 @@ impl ByBuilder {
         unsafe { delegate::begin(index, column, options, sample, ef_search) }
     }
 
-    /// Here recall is over the elements of the index, with those of dead rows that VACUUM has not removed yet.
+    /// Here recall is measured over the index's elements, also those of dead rows that VACUUM has not removed yet.
     fn check(&self, begun: Begun) -> Result<Checked, Failure> {
         let mut answer = begun.finish()?;
         let mut errors = Errors::default();
@@ -233,7 +233,7 @@ unsafe fn open(index_oid: pg_sys::Oid) -> Result<(pg_sys::Relation, pg_sys::Rela
     }
 }
 
-/// Errors found in two passes over the index.
+/// Errors that two passes over the index both found.
 #[derive(Default)]
 struct Errors {
     count: u64,

@@ -50,7 +50,7 @@ pub(super) unsafe fn begin(
     // SAFETY: as promised by the caller.
     let (pages, label) = unsafe { (LivePages::new(index), build::label((*index).rd_id)) };
     let blocks = pages.blocks();
-    // From the elements that the index has room for, the builder estimates memory.
+    // From the number of elements for which the index has room, the builder estimates memory.
     let elements = check::elements_in(column, options.m, blocks).unwrap_or_default();
     let hello = build::hello(label, column, options, elements);
     let sample = u32::try_from(sample).unwrap_or(u32::MAX);
@@ -90,7 +90,7 @@ fn send(
     progress::enter(Phase::SendingPages, 0);
     progress::blocks(0, blocks);
     let (read, to_send) = mpsc::sync_channel(FRAMES);
-    // Takes the memory of frames that were sent back to the backend.
+    // Returns the memory of sent frames to the backend.
     let (sent, spare) = mpsc::channel();
     let (unreadable, ()) = connection_thread::run_both(
         session,

@@ -70,8 +70,8 @@ impl PageSource for LivePages {
     }
 }
 
-/// Runs `work` in a subtransaction, as PL/pgSQL runs a block with EXCEPTION. What PostgreSQL raises for a damaged page or file ends only
-/// that, and is returned with its message; all other errors, such as a cancellation, end the statement. So does any error on a standby
+/// Runs `work` in a subtransaction, as PL/pgSQL runs a block with EXCEPTION. An error for a damaged page or file ends only the
+/// subtransaction, and is returned with its message; all others, such as a cancellation, end the statement. So does any error on a standby
 /// before PostgreSQL 16, where a recovery conflict within a subtransaction would end the session.
 ///
 /// # Safety

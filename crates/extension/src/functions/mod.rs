@@ -8,8 +8,8 @@
 //! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`verdict`] judges |
 //! | [`state`] | what do a few pages say of this index? for the view of all indexes |
 
-/// Defines a function that SQL calls, with PostgreSQL's `PG_FUNCTION_INFO_V1`: it calls pgrx's wrapper of another function, and raises the error
-/// that this has kept ([`raised`](crate::raised)).
+/// Defines a function that SQL calls, with PostgreSQL's `PG_FUNCTION_INFO_V1`: it calls `$kept`, pgrx's wrapper of a Rust function, and raises the
+/// error that was kept meanwhile ([`raised`](crate::raised)).
 macro_rules! raising_kept {
     ($(#[$doc:meta])* $function:ident, $info:ident, $kept:ident) => {
         $(#[$doc])*
@@ -139,7 +139,7 @@ fn answer<T>(
     }
 }
 
-/// The failure with an old builder, which has begun a build, and ends it when the connection closes.
+/// The failure if an old builder has taken the request for one to build; it ends the build when the connection closes.
 fn unsupported(message: &str) -> Failure {
     Failure::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
         .hint("Use a lantern-index builder of this version or later.")
@@ -155,7 +155,7 @@ fn read_one<T: FromDatum + IntoDatum>(sql: &str) -> Option<T> {
     Spi::connect(|client| client.select(sql, Some(1), &[])?.first().get_one()).ok().flatten()
 }
 
-/// A number for SQL, which has no unsigned ones.
+/// A number as SQL's bigint, which is signed; clamped.
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

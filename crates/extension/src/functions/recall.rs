@@ -27,7 +27,7 @@ struct Query {
 
 /// The distance function of an index.
 struct Distance {
-    /// Of the operator that queries use.
+    /// The function of the operator that queries use.
     function: pg_sys::FmgrInfo,
     collation: pg_sys::Oid,
 }
@@ -145,7 +145,7 @@ unsafe fn draw(
     queries
 }
 
-/// A random number below `limit`, or far above any sample.
+/// A random number below `limit`. If it does not fit, `usize::MAX`, which is above any sample.
 fn below(random: &mut u64, limit: u64) -> usize {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from((u128::from(*random) * u128::from(limit)) >> 64).unwrap_or(usize::MAX)
@@ -188,7 +188,7 @@ impl Drop for Uncounted {
     }
 }
 
-/// Scans the index directly, whatever the planner would choose, and visits each row found with the number of its query.
+/// Scans the index directly, whatever the planner would choose. Returns the numbers of the queries that found a row, by its TID.
 unsafe fn search(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -261,7 +261,7 @@ unsafe fn measure(
     if queries.is_empty() {
         return;
     }
-    // SAFETY: as for `recall`. What a row needs is freed with its context.
+    // SAFETY: as for `recall`. The memory of a row is freed with its context.
     unsafe {
         let mut context = PgMemoryContexts::new("hnsw index check");
         for_each_row(table, index, snapshot, &mut |tid, value| {

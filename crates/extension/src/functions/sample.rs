@@ -1,4 +1,4 @@
-//! Sends values that queries return to the builder.
+//! Runs SQL queries, and sends the values that they return to the builder.
 
 use std::ffi::{CString, c_char, c_int, c_long};
 use std::sync::mpsc;
@@ -182,7 +182,7 @@ pub(super) unsafe fn rows(
 }
 
 unsafe extern "C-unwind" {
-    /// PostgreSQL's own, unlike those of `pg_sys` not guarded: errors of the query are raised in them.
+    /// PostgreSQL's own, without the guard that `pg_sys` adds: errors of the query are raised in them.
     #[link_name = "SPI_cursor_open_with_args"]
     fn open(
         name: *const c_char,
@@ -204,10 +204,10 @@ unsafe extern "C-unwind" {
 /// A snapshot must be active.
 unsafe fn for_each(sql: &str, mut visit: impl FnMut(pg_sys::Datum) -> Result<(), Failure>) -> Result<(), Failure> {
     let sql = CString::new(sql).map_err(|_| Failure::new(PgSqlErrorCode::ERRCODE_SYNTAX_ERROR, "NUL in a query"))?;
-    // Not a child of SPI's, which ends before it is dropped.
+    // Not a child of SPI's context, which is freed before this one.
     let mut context = PgMemoryContexts::new("hnsw index advice");
     // SAFETY: what is opened here is closed here or, after an error of PostgreSQL, by the end of the transaction. Values are read while
-    // their row is there, and what they need is freed with the context.
+    // their row is in memory; copies are freed with the context.
     unsafe {
         pg_sys::SPI_connect();
         let (name, types, values, nulls) =

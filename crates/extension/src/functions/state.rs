@@ -17,8 +17,8 @@ const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 /// A row of the result.
 type Row = (Option<i64>, Option<i32>, Option<i32>, Option<bool>, Option<f64>, String, Option<String>, Option<String>);
 
-/// `scans`, `dead_share` (of the index's rows) and `checked` (the advice of the last check) are what PostgreSQL's statistics and the table of
-/// checks know. `expression` is the indexed expression, or NULL for a column.
+/// `scans` and `dead_share` (of the index's rows) come from PostgreSQL's statistics, `checked` (the advice of the last check) from the table
+/// `checks`. `expression` is the indexed expression, or NULL for a column.
 #[pg_extern]
 #[allow(clippy::type_complexity)] // the row, column by column
 fn lantern_index_index_state(

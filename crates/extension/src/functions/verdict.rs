@@ -135,7 +135,7 @@ impl Facts<'_> {
         if let Some(reason) = unfinished {
             return because("invalid", reason.into());
         }
-        // What a check found while the index was built is over: the oid and the file stay the same.
+        // A check during the build found the index not valid. The finding is outdated, but oid and file are still those of the check.
         let found = checked.and_then(|advice| advice.strip_prefix("reindex: ")).filter(|&reason| reason != NOT_VALID);
         if let Some(reason) = found {
             return because("rebuild", format!("the last check found: {reason}"));
@@ -152,7 +152,7 @@ impl Facts<'_> {
             let share = percent(deleted as f64 / all as f64);
             return because("rebuild", format!("about {share} percent of its elements are deleted"));
         }
-        // Where values fill a page each, the pages that are read of a large index may have fewer elements.
+        // Few elements were read of a large index too, if each value fills a page.
         let is_small = is_whole && live < TOO_FEW_TO_JUDGE;
         if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && !is_small) {
             let share = percent(dead);

@@ -1,4 +1,4 @@
-//! The arithmetic of the rate limit, without PostgreSQL and a clock, so that it can be tested.
+//! The arithmetic of the rate limit, without PostgreSQL or a clock, so that it can be tested.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ const CREDIT: Duration = Duration::from_millis(100);
 /// Computes pauses that keep bytes to a rate.
 pub(crate) struct Allowance {
     bytes_per_second: u64,
-    /// When all bytes so far are due at the rate.
+    /// When all bytes so far would have passed at exactly the rate.
     due: Instant,
 }
 

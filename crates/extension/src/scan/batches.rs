@@ -101,7 +101,7 @@ pub(super) struct Batches<'a> {
     lives: PhantomData<&'a ()>,
 }
 
-// SAFETY: what is shared is atomic, and what is not belongs to the one who holds the batch.
+// SAFETY: shared fields are atomic; the memory of a batch belongs to its holder.
 unsafe impl Send for Batches<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Batches<'_> {}

@@ -74,7 +74,7 @@ pub(super) struct Workers {
 }
 
 unsafe extern "C-unwind" {
-    /// PostgreSQL's own, not guarded other than those of `pg_sys`: errors of workers are raised in them.
+    /// PostgreSQL's own, without the guard that `pg_sys` adds: errors of workers are raised in them.
     #[link_name = "WaitForParallelWorkersToAttach"]
     fn wait_until_attached(context: *mut pg_sys::ParallelContext);
     #[link_name = "WaitForParallelWorkersToFinish"]
@@ -152,7 +152,6 @@ impl Workers {
         }
     }
 
-    /// How many there are.
     pub(super) fn started(&self) -> u32 {
         // SAFETY: the context lives until `end`.
         unsafe { (*self.context).nworkers_launched as u32 }
@@ -162,7 +161,7 @@ impl Workers {
         self.batches
     }
 
-    /// The backend's own part in the scan.
+    /// Begins the backend's own part of the scan.
     ///
     /// # Safety
     /// `heap` must be the table.
@@ -192,7 +191,7 @@ impl Workers {
 
     /// Whether all workers have finished their part of the scan.
     pub(super) fn are_done(&self) -> bool {
-        // SAFETY: as for `make_room`.
+        // SAFETY: as for `wake_one`.
         unsafe { (*self.shared).done.load(Ordering::SeqCst) >= self.started() }
     }
 

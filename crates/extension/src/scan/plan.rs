@@ -27,7 +27,7 @@ struct Overridden {
 }
 
 impl Overridden {
-    /// For a table with `own` blocks, `all` with those of TOAST: scales the least table size for workers by own / all.
+    /// PostgreSQL compares `min_parallel_table_scan_size` with the table's `own` blocks. Scales it by own / all: `all` includes TOAST.
     fn new(own: u64, all: u64) -> Self {
         // SAFETY: PostgreSQL's own variables, which only this thread uses.
         unsafe {

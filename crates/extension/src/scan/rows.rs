@@ -84,7 +84,7 @@ impl<'a, R: Reader> Rows<'a, R> {
             self.batch = Some(batch);
         }
         let Self { column, batch, context, .. } = self;
-        // SAFETY: as promised by the caller; an ItemPointer is six bytes. What the row needs is freed with it.
+        // SAFETY: as promised by the caller; an ItemPointer is six bytes. The memory of the row is freed by the reset.
         unsafe {
             let tid = tid.cast::<[u8; 6]>().read_unaligned();
             let taken = context.switch_to(|_| {

@@ -5,8 +5,8 @@ use pgvector::ValueType;
 
 use crate::column::{Column, type_name};
 
-/// The planner's estimate of a table's rows. It ignores an index's predicate. Of a table that was never analysed, the planner takes values to have 32
-/// bytes: it has no more of `value_len` bytes than its files have room for.
+/// The planner's estimate of a table's rows, whatever an index's predicate. For a table that was never analysed, the planner assumes 32 bytes per
+/// value: the result is at most the number of values of `value_len` bytes for which the table's files have room.
 ///
 /// # Safety
 /// `heap` must be an open table.
@@ -21,7 +21,7 @@ pub(crate) unsafe fn estimate_rows(heap: pg_sys::Relation, value_len: Option<usi
     }
 }
 
-/// Bytes that each indexed row has at least in the table, for [`estimate_rows`]: those of the indexed column, or of the shortest column that the
+/// The least bytes that an indexed row takes in the table, for [`estimate_rows`]: those of the indexed column, or of the shortest column that the
 /// indexed expression reads. `None` if they vary or are not known.
 ///
 /// # Safety
@@ -48,7 +48,7 @@ pub(crate) unsafe fn stored_len(heap: pg_sys::Relation, index: pg_sys::Relation,
     }
 }
 
-/// Whether the expression is a column, of which only the type is changed.
+/// Whether the expression is a column or a cast of one.
 ///
 /// # Safety
 /// It must be an expression.
@@ -72,7 +72,7 @@ unsafe fn is_cast_of_column(mut node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Bytes of a column's values; in a column without a number of dimensions each has `untyped`, if that is known.
+/// Bytes of each of a column's values; `untyped` are the dimensions to assume if the column's type has none.
 ///
 /// # Safety
 /// The table must be open and have the column.
@@ -94,13 +94,13 @@ pub(crate) unsafe fn blocks(relation: pg_sys::Relation) -> u32 {
     unsafe { pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM) }
 }
 
-/// The blocks of a table and of its large values.
+/// The blocks of a table and of its TOAST table.
 ///
 /// # Safety
 /// The table must be open.
 pub(super) unsafe fn blocks_with_toast(table: pg_sys::Relation) -> u64 {
     const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: as promised by the caller; the table of large values lives as long as the table.
+    // SAFETY: as promised by the caller; the TOAST table lives as long as the table.
     unsafe {
         let own = u64::from(blocks(table));
         let toast = (*(*table).rd_rel).reltoastrelid;

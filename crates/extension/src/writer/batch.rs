@@ -1,3 +1,5 @@
+//! Pages that are logged and written together.
+
 use pages::{PAGE_SIZE, PageBytes};
 use pgrx::pg_sys;
 
@@ -10,7 +12,7 @@ const PAGES: usize = 32;
 #[repr(C, align(4096))]
 struct Aligned([PageBytes; PAGES]);
 
-/// Consecutive pages that are logged and written together.
+/// Consecutive pages.
 pub(super) struct Batch {
     pages: Box<Aligned>,
     count: usize,
