@@ -13,7 +13,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Row};
 
 use crate::dsn::Dsn;
-use crate::error::{Error, message, words};
+use crate::error::{Error, describe, message};
 use crate::tls::Tls;
 
 /// The class of SQLSTATEs with which a server refuses a login.
@@ -67,14 +67,14 @@ impl Database {
         config.application_name(program);
         let found = match addresses(config).await {
             Ok(found) => found,
-            Err(error) => return Ok(Err(Failure::passing(error.to_string()))),
+            Err(error) => return Ok(Err(Failure::transient(error.to_string()))),
         };
         let mut reasons: Vec<String> = Vec::new();
         for config in found {
-            // As in libpq, each address has this time for all of the connection. The driver limits only TCP's part.
+            // As in libpq, the limit is per address and includes the login. The driver limits only the TCP connection.
             let limit = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
             let tried = timeout(limit, Self::session(config, &tls, name)).await;
-            let failure = match tried.unwrap_or_else(|_| Err(Failure::passing("timeout expired".to_owned()))) {
+            let failure = match tried.unwrap_or_else(|_| Err(Failure::transient("timeout expired".to_owned()))) {
                 Ok(mut database) => {
                     database.server = dsn.place();
                     return Ok(Ok(database));
@@ -91,7 +91,7 @@ impl Database {
         if reasons.is_empty() {
             reasons.push("the host name has no address".to_owned());
         }
-        Ok(Err(Failure::passing(reasons.join("; "))))
+        Ok(Err(Failure::transient(reasons.join("; "))))
     }
 
     /// As in libpq, `prefer` connects again without TLS if the handshake fails, or if the server refuses the login over TLS.
@@ -108,7 +108,7 @@ impl Database {
         config.ssl_mode(SslMode::Disable);
         Self::login(&config, tls, name).await.map_err(|second| {
             let Failure { reason, is_final } = Failure::of(&second);
-            Failure { reason: format!("{}; without TLS: {reason}", words(&error)), is_final }
+            Failure { reason: format!("{}; without TLS: {reason}", describe(&error)), is_final }
         })
     }
 
@@ -116,7 +116,7 @@ impl Database {
         let (client, mut connection) = config.connect(tls.clone()).await?;
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&warnings);
-        // The task ends with the client. The current statement also returns a connection error.
+        // The task ends when the client is dropped or the connection fails, of which the current statement returns the error.
         let task = tokio::spawn(async move {
             while let Some(Ok(received)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notice(notice) = received
@@ -130,7 +130,7 @@ impl Database {
         let mut database =
             Self { name: name.to_owned(), server: String::new(), pid: 0, client, tls: tls.clone(), warnings, task };
         database.pid = database.client.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.try_get(0)?;
-        // Warnings at login, for instance of a collation's version, are of no statement.
+        // Warnings at login, for instance about a collation's version, belong to no statement.
         drop(database.take_warnings());
         Ok(database)
     }
@@ -224,12 +224,12 @@ struct Failure {
 }
 
 impl Failure {
-    fn passing(reason: String) -> Self {
+    fn transient(reason: String) -> Self {
         Self { reason, is_final: false }
     }
 
     fn of(error: &tokio_postgres::Error) -> Self {
-        let reason = words(error);
+        let reason = describe(error);
         if reason.contains("password missing") {
             let reason = "the server asks for a password: PGPASSWORD, a password file (~/.pgpass, PGPASSFILE) or the \
                           connection string must have it";
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_server_that_never_answers_is_given_up_for_the_next() {
-        // The system takes connections without `accept`.
+        // The kernel establishes connections without `accept`.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
         let (_, reason) = refused(&format!("host=127.0.0.1,/nowhere port={port},5432 user=u connect_timeout=1"));
@@ -312,7 +312,7 @@ mod tests {
         assert!(reason.contains("; without TLS: "), "{reason}");
     }
 
-    /// What is reported if the first of two servers answers the startup message with this SQLSTATE; there is no second.
+    /// The reason reported if the first of two servers answers the startup message with this SQLSTATE; the second does not exist.
     fn refused_by_first(code: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_final_unless_it_may_pass() {
+    fn only_cannot_connect_now_moves_on_to_the_next_server() {
         assert_eq!(refused_by_first("28P01"), "go away");
         assert!(refused_by_first("57P03").starts_with("go away; "));
     }

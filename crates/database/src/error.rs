@@ -35,12 +35,12 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn statement(database: &str, error: &tokio_postgres::Error) -> Self {
-        Self::Statement { database: database.to_owned(), reason: words(error) }
+        Self::Statement { database: database.to_owned(), reason: describe(error) }
     }
 }
 
 /// The driver's error with its cause, or the server's message.
-pub(crate) fn words(error: &tokio_postgres::Error) -> String {
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(server) = error.as_db_error() {
         return message(server);
     }

@@ -44,7 +44,7 @@ impl Tls {
         error.source().is_some_and(|source| source.is::<Failure>())
     }
 
-    /// Follows `sslmode` and `sslrootcert`.
+    /// Follows `sslmode`, `sslrootcert`, `sslcert` and `sslkey`.
     pub(crate) fn new(dsn: &Dsn) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mode = dsn.sslmode()?;
@@ -72,7 +72,7 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier));
         let config = match (file("sslcert"), file("sslkey")) {
             (Some(cert), Some(key)) => match with_certificate(builder.clone(), cert, key) {
-                // libpq connects without TLS then.
+                // libpq would connect without TLS; this connection only does without a client certificate.
                 Err(_) if mode == SslMode::Prefer && dsn.has_default_pair() => builder.with_no_client_auth(),
                 config => config?,
             },
