@@ -110,7 +110,7 @@ mod tests {
     use super::{Curve, Point};
 
     #[test]
-    fn values_between_points() {
+    fn misses_and_visits_are_interpolated_and_extrapolated() {
         let points = [(10, 0.8, 100.0), (20, 0.9, 180.0), (40, 0.895, 300.0), (80, 0.99, 500.0), (90, 1.0, 540.0)];
         let points = points.map(|(ef, recall, visited)| Point { ef, recall, visited });
         let curve = Curve::new(&points, 0.001);
@@ -125,7 +125,7 @@ mod tests {
         assert!((curve.crossing(0.3).unwrap() - 10.0 * 0.2 / 0.3).abs() < 1e-9);
         assert_eq!((curve.crossing(0.5), curve.crossing(1e-4), curve.crossing(0.005)), (None, None, None));
         let one = Curve::new(&points[..1], 0.001);
-        assert!((one.misses_at(5.0) - 0.4).abs() < 1e-9, "there is no better knowledge");
+        assert!((one.misses_at(5.0) - 0.4).abs() < 1e-9, "one point shows no slope");
         assert!((one.misses_at(40.0) - 0.2).abs() < 1e-9 && (one.visited_at(40.0) - 100.0).abs() < 1e-9);
     }
 }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_exponent_counts() {
+    fn at_least_takes_the_larger_exponent() {
         let growth = of(&by_exponent(0.3));
         let at_least = |curves: &[Curve]| growth.at_least(&question(10), &searched(curves, curves));
         assert_eq!(at_least(&by_exponent(0.2)), growth);
@@ -185,12 +185,12 @@ mod tests {
             hundredfold(growth)
         };
         assert!((exponent(1, 0.4, 0.2) - 0.4).abs() < 1e-3, "their own curves are steeper");
-        assert!((exponent(1, 0.2, 0.4) - 0.4).abs() < 1e-3, "the others are");
+        assert!((exponent(1, 0.2, 0.4) - 0.4).abs() < 1e-3, "the wide curves are steeper");
         assert!((exponent(100, 0.4, 0.2) - 0.2).abs() < 1e-3, "many neighbors have a small error");
     }
 
     #[test]
-    fn growth_that_gets_faster_is_expected_to_go_on() {
+    fn a_rising_exponent_is_expected_to_rise_once_more() {
         let faster = hundredfold(of(&growing([1.0, 2f64.powf(0.1), 2f64.powf(0.4)])));
         assert!((faster - 0.4).abs() < 0.01, "the mean of .1 and .3, and their difference: {faster}");
         let slower = hundredfold(of(&growing([1.0, 2f64.powf(0.3), 2f64.powf(0.4)])));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_found_again() {
+    fn exponent_and_visits_of_synthetic_curves_are_recovered() {
         let growth = of(&by_exponent(0.3));
         assert!((hundredfold(growth) - 0.3).abs() < 1e-3, "{growth:?}");
         let visits = 1e6f64.ln() / 1e4f64.ln();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn without_misses_the_usual_growth_is_expected() {
+    fn curves_without_misses_get_the_usual_exponent() {
         let perfect = [10, 20].map(|ef| Curve::new(&[Point { ef, recall: 1.0, visited: 100.0 }], 1e-4));
         let growth = of(&perfect);
         assert!((growth.ef_search(1000, 2000) - 2f64.powf(0.35)).abs() < 1e-9);

@@ -1,3 +1,5 @@
+//! Which rows of the sample become queries?
+
 use std::collections::{HashMap, HashSet};
 
 use pgvector::HEAP_TIDS_PER_ELEMENT;
@@ -7,7 +9,7 @@ use crate::values::Values;
 
 /// At most one of this many rows is held out, unless there are more spare rows.
 const SHARE: usize = 10;
-/// Fewer than one in this many of the wanted queries are too few: a handful of searches measures no recall.
+/// With fewer than one in this many of the wanted queries, recall cannot be measured.
 const FEW: usize = 10;
 
 /// Takes up to `most` rows from the end of `order` as queries, each with all its duplicates: a query with a duplicate in the graph would be
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_many_rows_is_a_query_only_among_such() {
+    fn values_of_many_rows_are_queries_only_if_too_few_others_are_left() {
         let (held, left) = out_of((0..150).map(|row| if row % 2 > 0 { 255 } else { row }), 3);
         assert_eq!((held, left.len()), (vec![148, 146, 144], 147));
         let (held, left) = out_of((0..150).map(|_| 7), 3);
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handful_of_single_values_are_not_the_only_queries() {
+    fn below_a_tenth_of_the_wanted_queries_any_rows_are_taken() {
         // Thirty values of about a hundred rows each, then some of one row.
         let rows = |singles: u16| {
             (0..3000).map(move |row: u16| if row < 3000 - singles { row / 100 } else { row % 100 + 100 } as u8)

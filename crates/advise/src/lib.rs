@@ -5,7 +5,7 @@
 //!      │                                     │
 //!      ├──────────────► exact ◄──────────────┤      the true neighbors
 //!      ▼                                     ▼
-//!    trial    one graph of each candidate, searched with one ef_search after the other ─► curve
+//!    trial    one graph of each candidate, searched with ascending ef_search ─► curve
 //!      │
 //!      ▼
 //!    growth   how misses and visits grow, from graphs of a quarter, half and all of the sample

@@ -1,4 +1,4 @@
-//! How many rows of the sample are built, so that the answer comes within a minute.
+//! Which graphs are built, of how many rows of the sample, so that the answer comes within a minute.
 
 use pages::Estimate;
 use pgvector::ValueType;
@@ -61,7 +61,7 @@ impl Plan {
         Self { sizes, others: others.unwrap_or(sizes.len() - 1) }
     }
 
-    /// The number of graphs of indexes of these types, if all wanted are measured again.
+    /// The number of graphs for these types, if [`REFINED`] candidates are measured again.
     pub(crate) fn steps(&self, types: &[ValueType]) -> usize {
         let of = |&value_type: &ValueType| {
             let references = if shows_growth(value_type, types) { self.sizes.len() } else { 1 };
@@ -71,8 +71,8 @@ impl Plan {
     }
 }
 
-/// Whether graphs of several sizes show the growth of one of these types. The values of halfvec are nearly those of vector, so that it
-/// takes the growth from vector.
+/// Whether graphs of several sizes are built for one of these types. The values of halfvec are nearly those of vector, so that its growth
+/// is taken from vector.
 pub(crate) fn shows_growth(value_type: ValueType, types: &[ValueType]) -> bool {
     value_type != ValueType::HalfVec || !types.contains(&ValueType::Vector)
 }

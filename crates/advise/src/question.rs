@@ -1,3 +1,5 @@
+//! What is asked, and how many queries can answer it?
+
 use pgvector::{Metric, ValueType};
 
 /// The largest number of queries that may be given.
@@ -22,7 +24,7 @@ pub struct Question {
     pub target: f64,
     /// Neighbors that a query asks for, from 1 to the largest `ef_search`.
     pub k: usize,
-    /// Whether the index must have values of the column's type, since pgvector has no others.
+    /// Whether the index must have values of the column's type, since this pgvector (before 0.7) cannot index casts to others.
     pub own_type: bool,
     /// Seed of the random numbers.
     pub seed: u64,

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_beats_is_left_out() {
+    fn choices_that_another_of_their_type_beats_are_left_out() {
         use ValueType::{HalfVec, Vector};
         let ranked = best_first(
             &QUESTION,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_target_the_nearest_comes_first() {
+    fn if_none_reaches_the_target_the_highest_recall_comes_first() {
         let choices = [0.5, 0.8, 0.7, 0.6].map(|recall| choice(ValueType::Bit, 16, 64, recall, 1, 1.0));
         let ranked = best_first(&QUESTION, choices.to_vec());
         assert_eq!(ranked.iter().map(|c| c.recall).collect::<Vec<_>>(), [0.8, 0.7, 0.6]);

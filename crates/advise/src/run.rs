@@ -1,3 +1,5 @@
+//! Which graphs are built and searched, in which order?
+
 use std::sync::Arc;
 
 use distance::Kernel;
@@ -125,9 +127,9 @@ struct Trials<'a> {
 impl Trials<'_> {
     fn measured(&self) -> Result<Vec<Measured>, AdviseError> {
         let mut measured = Vec::new();
-        let mut dense = None;
+        let mut of_vector = None;
         for (value_type, form) in self.forms {
-            let known = dense.filter(|_| !plan::shows_growth(*value_type, self.types));
+            let known = of_vector.filter(|_| !plan::shows_growth(*value_type, self.types));
             let growth = match known {
                 Some(growth) => growth,
                 None => {
@@ -137,14 +139,14 @@ impl Trials<'_> {
                 }
             };
             if *value_type == ValueType::Vector {
-                dense = Some(growth);
+                of_vector = Some(growth);
             }
             let reference = known.map(|_| plan::reference(*value_type));
             for candidate in reference.into_iter().chain(plan::others(*value_type)) {
                 measured.push(self.measure(form, candidate, self.plan.others, growth)?);
             }
         }
-        // Measure what would be advised on a graph of another size: on the largest one, unless that was the first.
+        // Measure advised candidates again on a graph of another size: the largest or, if that was measured first, the smallest.
         let largest = self.plan.sizes.len() - 1;
         let mut left = REFINED;
         while left > 0 {
@@ -157,7 +159,7 @@ impl Trials<'_> {
             let again = self.measure(form, candidate, if self.plan.others == largest { 0 } else { largest }, growth)?;
             let mut both = [measured[at].clone(), again];
             both.sort_by_key(|measured| measured.rows);
-            // Short lists may need a larger `ef_search` sooner than those of the reference.
+            // For shorter lists than the reference's, `ef_search` may have to grow faster.
             let growth = growth.at_least(self.context.question, &both.each_ref().map(Measured::searched));
             let [_, larger] = both;
             measured[at] = Measured { growth, refined: true, ..larger };

@@ -21,7 +21,7 @@ use crate::{AdviseError, Question};
 
 /// Rows per batch given to the engine.
 const BATCH: usize = 1000;
-/// Rows per block in the invented heap TIDs of the sample.
+/// Rows per block in the made-up heap TIDs of the sample.
 const BLOCK: usize = 200;
 /// The factor from one `ef_search` to the next.
 const STEP: f64 = 1.25;

@@ -73,7 +73,7 @@ fn advice_from_a_quarter_holds_for_all_rows() {
 }
 
 #[test]
-fn a_longer_way_to_the_target_costs_more() {
+fn a_higher_target_costs_more_visits() {
     let (base, _) = synthetic(4000, 1, 32, 5);
     let first = |target| {
         let advice = ask(&question(&base, 100_000, target), encoded(&base, 4000), &Control::default()).unwrap();
@@ -88,7 +88,7 @@ fn a_longer_way_to_the_target_costs_more() {
 }
 
 #[test]
-fn what_is_too_few_or_cancelled_gives_no_advice() {
+fn too_few_rows_and_cancelled_builds_give_no_advice() {
     let (base, _) = synthetic(1000, 1, 8, 5);
     let few = ask(&question(&base, 1000, 0.9), encoded(&base, 999), &Control::default());
     assert!(matches!(few, Err(AdviseError::TooFew { rows: 999, least: 1000 })), "{few:?}");
@@ -104,7 +104,7 @@ fn what_is_too_few_or_cancelled_gives_no_advice() {
 }
 
 #[test]
-fn so_few_queries_that_they_show_nothing_give_no_advice() {
+fn too_few_queries_to_show_the_target_give_no_advice() {
     let (base, queries) = synthetic(2000, 40, 8, 5);
     let question = Question { k: 1, ..question(&base, 2000, 0.99) };
     let given = ask_for(&question, encoded(&base, 2000), encoded(&queries, 40), &Control::default());
@@ -126,7 +126,7 @@ fn halfvec_is_not_advised_for_queries_that_it_cannot_hold() {
 }
 
 #[test]
-fn values_of_norm_zero_are_in_no_index_by_cosine() {
+fn values_of_norm_zero_do_not_count_for_the_size_of_a_cosine_index() {
     let (base, _) = synthetic(3000, 1, 8, 5);
     let size = |rows: u64, values: Values| {
         let question = Question { metric: Metric::Cosine, ..question(&base, 0, 0.9) };
@@ -139,7 +139,7 @@ fn values_of_norm_zero_are_in_no_index_by_cosine() {
 }
 
 #[test]
-fn the_progress_comes_to_its_end() {
+fn progress_reaches_its_total_with_and_without_halfvec() {
     let (base, _) = synthetic(1400, 1, 8, 5);
     for other in [1.0, 1e6] {
         let mut values = encoded(&base, 1400);
@@ -172,7 +172,7 @@ fn a_duplicate_of_a_held_out_row_makes_no_query_easy() {
 }
 
 #[test]
-fn equal_rows_are_no_trouble() {
+fn choices_for_equal_rows_have_a_high_recall() {
     let one = Vectors::new(8, (0..3000 * 8).map(|at| (at % 8) as f32).collect());
     let advice = ask(&question(&one, 3000, 0.95), encoded(&one, 3000), &Control::default()).unwrap();
     assert!(!advice.choices.is_empty() && advice.choices.iter().all(|choice| choice.recall > 0.94), "{advice:?}");
