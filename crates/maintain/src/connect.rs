@@ -6,8 +6,8 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c client_min_messages=warning 
 
 /// Opens a session that no timeout of the server ends.
 pub(crate) async fn open(dsn: &Dsn, name: &str) -> Result<Database, Error> {
-    // A pooler that gives its connections to several clients refuses options, or ignores them. SET would last on its connection, for
-    // whoever gets that next.
+    // A pooler that shares its connections among clients refuses options, or ignores them. SET would last on its connection, for the next
+    // client.
     let database = Database::open(&dsn.with_options(OPTIONS), name, "lantern-index maintain").await?;
     if database.value::<String>("SELECT pg_catalog.current_setting('search_path')").await? != "pg_catalog" {
         let reason = "a connection pooler ignores the session's options: connect to PostgreSQL itself".to_owned();

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::run::{Outcome, Settings};
 
 /// How often an obstacle is checked again.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_secs(2);
 
 /// Waits until no other session builds or vacuums on the table with this oid, replicas have caught up and no old transaction would block
 /// the step; at most for the settings' patience. `dead_since` is set if VACUUM follows: rows that died before this transaction id are to be
@@ -41,7 +41,7 @@ pub(crate) async fn wait(
             note(&format!("waiting: {reason}"));
         }
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = sleep(POLL) => {}
             () = stop.cancelled() => {}
         }
     }
@@ -59,7 +59,7 @@ pub(crate) async fn past_window(database: &Database, settings: &Settings) -> Res
 }
 
 /// The oldest transaction id that is still running: rows that are dead by now were deleted by older transactions.
-pub(crate) async fn now(database: &Database) -> Result<String, Error> {
+pub(crate) async fn oldest_running(database: &Database) -> Result<String, Error> {
     database.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint & 4294967295)::text").await
 }
 
@@ -104,16 +104,16 @@ async fn obstacle(
         return Ok(Some(reason));
     }
     match dead_since {
-        Some(since) => keeper(database, since).await,
+        Some(since) => xmin_holder(database, since).await,
         None => Ok(None),
     }
 }
 
-/// A transaction that has been open too long. REINDEX CONCURRENTLY waits for transactions of this database with a lock on the table, prepared
-/// ones too, and for those with older snapshots; VACUUM keeps the rows that they have deleted or may still see. Neither applies to
-/// a VACUUM of another table. For a concurrent build of an index without expressions or condition VACUUM keeps rows, but from PostgreSQL 14
-/// on REINDEX CONCURRENTLY does not wait for it. Transactions of other databases that have an id count for VACUUM, too: every snapshot of this
-/// database, such as that of a query, keeps the rows that died after the oldest of them began.
+/// The oldest transaction that has been open too long. REINDEX CONCURRENTLY waits for transactions of this database, prepared ones too, with a
+/// lock on the table or an older snapshot; VACUUM keeps the rows that they have deleted or may still see. For VACUUM, transactions of other
+/// databases count if they have an id: every snapshot of this database, such as that of a query, keeps the rows that died after the oldest of
+/// them began. A VACUUM of another table holds up neither statement. A concurrent build of an index without expressions or predicate holds up
+/// VACUUM, but from PostgreSQL 14 on not REINDEX CONCURRENTLY.
 async fn transaction(
     database: &Database,
     table: u32,
@@ -158,7 +158,7 @@ async fn transaction(
 /// A slot or replica whose xmin (hot_standby_feedback) keeps VACUUM from removing rows that died before `since`. The rebuilt index would
 /// leave these rows out, but the table would keep them, and each run would rebuild the index again. Logical slots hold back only the
 /// catalogs' rows (`catalog_xmin`).
-async fn keeper(database: &Database, since: &str) -> Result<Option<String>, Error> {
+async fn xmin_holder(database: &Database, since: &str) -> Result<Option<String>, Error> {
     let sql = format!(
         "SELECT what FROM ( \
              SELECT format('replication slot \"%s\", which is %s,', slot_name, CASE WHEN active THEN 'in use' ELSE 'not in use' END), xmin \

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::run::{Outcome, Stepped};
 use crate::survey::Index;
 
-/// The text of the file. `steps` is empty if a run changes nothing; `errors` counts servers and databases that could not be examined.
+/// The text of the file. `steps` have ended, `left` are still due; `errors` counts servers and databases that could not be examined.
 #[must_use]
 pub fn text(plan: &Plan, steps: &[Stepped], left: usize, errors: usize) -> String {
     let mut out = String::new();
@@ -71,7 +71,7 @@ mod tests {
     use crate::survey::Index;
 
     #[test]
-    fn databases_of_one_name_are_told_apart_by_their_servers() {
+    fn the_server_label_distinguishes_databases_of_the_same_name() {
         let of = |server: &str| Step {
             index: Index { server: server.to_owned(), ..Index::default() },
             action: Action::Keep,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_file_too() {
+    fn an_empty_plan_still_has_left_and_errors() {
         let text = text(&Plan::default(), &[], 0, 2);
         assert!(text.contains("lantern_index_maintain_left 0\n"), "{text}");
         assert!(text.contains("lantern_index_maintain_errors 2\n"), "{text}");

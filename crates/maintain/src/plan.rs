@@ -70,7 +70,7 @@ impl Step {
         Self { index, action }
     }
 
-    /// Whether the index needs nothing. One that cannot be read at the moment may.
+    /// Whether the index needs nothing; an index that cannot be read at the moment may need something.
     pub(crate) fn is_fine(&self) -> bool {
         self.action == Action::Keep || self.action == Action::Look && self.index.advice != UNKNOWN
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_need_comes_first() {
+    fn the_most_urgent_index_comes_first() {
         let plan = Plan::of(vec![
             index("fine", "ok", 0.0, 900),
             index("small", "rebuild", 0.3, 10),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_known_by_the_names_that_postgresql_gives() {
+    fn names_of_reindex_concurrently_are_leftovers() {
         assert!(["a_ccnew", "a_ccnew1", "a_ccold", "a_ccold12"].iter().all(|name| is_leftover(name)));
         assert!(["a", "ccnewer", "a_ccnew_idx", "a1"].iter().all(|name| !is_leftover(name)));
     }

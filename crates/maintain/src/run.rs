@@ -61,7 +61,7 @@ impl Outcome {
         Self::Stopped("told to stop".to_owned())
     }
 
-    pub(crate) fn otherwise_by_now(index: &Index) -> Self {
+    pub(crate) fn advice_has_changed(index: &Index) -> Self {
         Self::Postponed(format!("its advice is \"{}\" by now: {}", index.advice, index.reason))
     }
 
@@ -151,7 +151,7 @@ pub async fn work(
             () = stop.cancelled() => Err(Outcome::told_to_stop()),
         };
         match workers {
-            Ok(workers) => all.extend(workers.take(dsn, steps, settings, stop, &listener).await),
+            Ok(workers) => all.extend(workers.carry_out(dsn, steps, settings, stop, &listener).await),
             Err(why) => all.extend(steps.into_iter().map(|step| {
                 listener(&step, Event::Ended(&why));
                 Stepped { step, outcome: why.clone(), warnings: Vec::new(), seconds: 0.0 }
@@ -189,11 +189,11 @@ impl Workers {
         {
             databases.push(another);
         }
-        let since = guard::now(&owner).await.map_err(failed)?;
+        let since = guard::oldest_running(&owner).await.map_err(failed)?;
         Ok(Self { owner, databases, since })
     }
 
-    async fn take(
+    async fn carry_out(
         self,
         dsn: &Dsn,
         steps: Vec<Step>,
@@ -238,7 +238,7 @@ mod tests {
     use crate::survey::Index;
 
     #[test]
-    fn one_session_works_on_a_table() {
+    fn there_are_no_more_jobs_than_tables() {
         let of = |table_oid| Step { index: Index { table_oid, ..Index::default() }, action: Action::Rebuild };
         let steps = [1, 2, 1, 3].map(of);
         assert_eq!([1, 2, 8].map(|most| jobs(&steps, most)), [1, 2, 3]);

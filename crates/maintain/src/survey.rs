@@ -87,8 +87,8 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         )
     } else {
         (
-            // As the view, it waits for no lock, as pg_relation_size would, and takes an invalid index for one that is being built while
-            // another session holds the lock for that.
+            // As in the view, nothing waits for a lock, as pg_relation_size would, and an invalid index counts as being built while another
+            // session holds a lock for that; here also while it vacuums the table.
             &*format!(
                 "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
              CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \

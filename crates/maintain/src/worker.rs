@@ -15,17 +15,17 @@ use crate::run::{Outcome, Settings, Stepped};
 use crate::survey::{self, Index};
 
 /// Interval for polling whether a table is free, and for repeating a cancel request.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 /// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
 /// Delay between attempts to reconnect.
-const RETURN: Duration = Duration::from_secs(1);
+const RECONNECT: Duration = Duration::from_secs(1);
 /// The longest that dropping leftovers waits for transactions that use the table.
 const CLEARING: Duration = Duration::from_secs(30);
 
-/// How the advice of a check begins that asks for a rebuild.
+/// The beginning of a check's advice to rebuild.
 const REINDEX: &str = "reindex: ";
-/// How the view's reason begins that comes from a remembered check.
+/// The beginning of the view's reason if it comes from a remembered check.
 const BY_CHECK: &str = "the last check found: ";
 
 /// Steps to take, and the tables in use: two statements that lock the same table would wait for each other.
@@ -104,7 +104,7 @@ impl Worker {
                 Ok(Some(step)) => step,
                 Ok(None) => return all,
                 Err(()) => {
-                    sleep(LOOK).await;
+                    sleep(POLL).await;
                     continue;
                 }
             };
@@ -143,7 +143,7 @@ impl Worker {
         };
         let is_fine = now.is_fine();
         if !is_fine && !self.settings.wants(now.action) {
-            return Ok(Outcome::otherwise_by_now(&now.index));
+            return Ok(Outcome::advice_has_changed(&now.index));
         }
         let step = &Step { index: step.index.clone(), action: if is_fine { step.action } else { now.action } };
         (self.listener)(step, Event::Begun);
@@ -162,7 +162,7 @@ impl Worker {
                         // Another session may have rebuilt it meanwhile.
                         match survey::index(&self.database, now.index.oid).await?.map(Step::of) {
                             Some(now) if !now.is_fine() && !self.settings.wants(now.action) => {
-                                Ok(Outcome::otherwise_by_now(&now.index))
+                                Ok(Outcome::advice_has_changed(&now.index))
                             }
                             Some(now) if !now.is_fine() => self.rebuild_and_check(step, &now.index, action).await,
                             _ => Ok(Outcome::Good),
@@ -242,7 +242,7 @@ impl Worker {
             }
             return Ok(outcome);
         }
-        Ok(match self.clear(step, index.table_oid, &before).await {
+        Ok(match self.drop_leftovers(step, index.table_oid, &before).await {
             Ok(None) => outcome,
             Ok(Some(what)) => outcome.with(what),
             Err(error) => outcome.with(&format!("; its leftovers remain, for --drop-leftovers: {error}")),
@@ -282,8 +282,8 @@ impl Worker {
         Ok(Some(Unhelped { is_damaged: kept.first().is_some_and(|row| row.get(0)), advice }))
     }
 
-    /// Drops the leftovers of a failed rebuild; what has become of them, if there were any.
-    async fn clear(
+    /// Drops the leftovers of a failed rebuild. Returns what has become of them; `None` if there were none.
+    async fn drop_leftovers(
         &mut self,
         step: &Step,
         table: u32,
@@ -348,7 +348,7 @@ impl Worker {
                         let note = format!("the connection was lost; cannot connect again yet: {error}");
                         (self.listener)(step, Event::Note(&note));
                     }
-                    sleep(RETURN).await;
+                    sleep(RECONNECT).await;
                 }
             }
         }
@@ -358,7 +358,7 @@ impl Worker {
             && started.elapsed() < self.settings.patience.min(CLEARING)
             && !self.database.value::<bool>(&ends).await?
         {
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
         Ok(())
     }
@@ -381,14 +381,14 @@ impl Worker {
             tokio::select! {
                 result = &mut running => return result,
                 () = self.stop.cancelled() => break,
-                () = self.look_on(step) => {}
+                () = self.report_progress(step) => {}
             }
         }
         loop {
             // A cancel request that arrives before the statement has no effect: repeat it.
             let cancel = async {
                 self.database.cancel().await;
-                sleep(LOOK).await;
+                sleep(POLL).await;
             };
             tokio::select! {
                 result = &mut running => return result,
@@ -399,7 +399,7 @@ impl Worker {
 
     /// Reports progress, and once that the window is closed. Errors are ignored: they must not end the statement. All columns of another
     /// role's progress are NULL, unless this one may see statistics.
-    async fn look_on(&self, step: &Step) {
+    async fn report_progress(&self, step: &Step) {
         let sql = format!(
             "SELECT phase, coalesce(nullif(tuples_total, 0), nullif(blocks_total, 0)) IS NOT NULL, \
                     CASE WHEN tuples_total > 0 THEN tuples_done / tuples_total::float8 \
@@ -437,8 +437,8 @@ impl Worker {
     }
 }
 
-/// Checks an index, of which this expression has the type `regclass`. All arguments are given with their types, so that no other function
-/// of this name fits as well.
+/// The query that checks the index which this expression of type `regclass` denotes. All arguments are typed, so that no overload of the
+/// function fits as well.
 fn check_and_remember(index: &str) -> String {
     format!("SELECT lantern_index.check_and_remember({index}, 100, NULL::boolean)")
 }
