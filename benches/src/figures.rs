@@ -2,9 +2,6 @@ use std::fs;
 
 use harness::proc_bytes;
 
-/// Values of ef_search for searches of graphs.
-pub const EF_SEARCH: [usize; 3] = [40, 100, 200];
-
 /// Results and costs of searches, summed over queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {

@@ -7,7 +7,7 @@ mod index;
 mod makespan;
 mod vectors;
 
-pub use figures::{EF_SEARCH, Found, Memory};
+pub use figures::{Found, Memory};
 pub use graph_set::{EFS, GraphSet, Searches, nearest_distances};
 pub use index::Index;
 pub use makespan::Makespan;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use benches::{EF_SEARCH, Found, Memory, nearest_distances};
+use benches::{Found, Memory, nearest_distances};
 use clap::Args;
 use distance::{Elements, Kernel, Metric};
 use graph::{HeapTid, ValueType};
@@ -13,13 +13,13 @@ use half::f16;
 use harness::{Column, PgConfig, Vectors, cpu_seconds, step, synthetic, synthetic_part};
 use hnsw::{BuildSpec, Control, EngineKind, Finished, Pool, RowBatch, Searcher, Storage};
 
-use super::NEIGHBORS;
 use super::flags;
 use super::markdown::Table;
 use super::results::Results;
 use super::set::SEED;
+use super::{EF_SEARCH, NEIGHBORS};
 
-/// Rows drawn together.
+/// Rows drawn at a time.
 const PART: usize = 100_000;
 /// Rows in a batch of the client's, about as many as fit into 64 KiB.
 const BATCH: usize = 200;
@@ -77,7 +77,7 @@ pub fn run(arguments: &Rows) -> Result<()> {
 }
 
 impl Rows {
-    /// Builds a graph of so many rows and searches it. Returns a line of the table.
+    /// Builds a graph of `rows` rows and searches it. Returns a row of the table.
     fn measure(&self, rows: usize) -> Result<Vec<String>> {
         let value_type = self.column.value_type();
         let kernel = distance::kernel(Elements::of(value_type), Metric::Cosine).context("no kernel")?;
@@ -135,7 +135,7 @@ impl Rows {
         let values: Vec<&[u8]> =
             (0..finished.order.len() as u32).map(|element| finished.values.value(element)).collect();
         let exact = nearest_distances(&values, &queries, kernel, NEIGHBORS);
-        let at = |ef: usize| {
+        let at = |ef: u32| {
             let mut found = Found { queries: queries.len(), ..Found::default() };
             for (query, exact) in queries.iter().zip(&exact) {
                 let farthest = exact.last().copied().unwrap_or_default();
@@ -144,7 +144,7 @@ impl Rows {
                     visited += 1;
                     kernel(query, finished.values.value(element))
                 };
-                let near = Searcher::default().search(&finished.graph, distance, |_| {}, ef);
+                let near = Searcher::default().search(&finished.graph, distance, |_| {}, ef as usize);
                 found.hits += near.iter().take(NEIGHBORS).filter(|near| near.distance() <= farthest).count();
                 found.distances += visited;
             }
