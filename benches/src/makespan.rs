@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_alone_takes_its_time() {
+    fn steps_alone_leave_the_other_threads_idle() {
         let steps =
             [Step::Alone("a", 2.0), tasks(&[1.0, 1.0, 3.0, 1.0]), Step::Section(Vec::new()), Step::Alone("b", 1.0)];
         assert!(near(Makespan::of(&steps, 1).seconds, 9.0));

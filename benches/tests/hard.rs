@@ -66,9 +66,9 @@ fn groups_that_lie_equally_far_are_linked() {
     assert!(recall[1] > 0.95, "{recall:?}");
 }
 
-/// In groups of near-identical rows, a search for any of the rows finds its group.
+/// The guard's queries are rows and values between rows.
 #[test]
-fn rows_of_near_identical_groups_are_found() {
+fn the_guard_measures_high_recall_in_near_identical_groups() {
     for name in ["boilerplate-cosine", "boilerplate-l2", "many-clusters-l2"] {
         let family = FAMILIES.iter().find(|family| family.name == name).unwrap();
         let set = HardSet::make(family, 2, ROWS, QUERIES).unwrap();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_runs_once_per_round_and_begins_some_time() {
+    fn every_contestant_runs_once_per_round_and_each_begins_a_round() {
         let mut order = Vec::new();
         let results = alternate(3, &["a", "b", "c"], |round, name| {
             order.push(*name);
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn medians() {
+    fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0]), Some(2.5));
         assert_eq!(median([]), None);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn builders() {
+    fn builders_are_parsed_as_cores_and_speed_up() {
         assert_eq!(cores("64:31.4"), Ok((64, 31.4)));
         for nonsense in ["64", "64:0", "64:-1", "x:2", "64:x"] {
             assert!(cores(nonsense).is_err(), "{nonsense}");

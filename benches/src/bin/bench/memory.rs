@@ -66,12 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn we_take_some() {
+    fn memory_of_this_process_is_read() {
         let own = std::process::id();
         assert!(peak(own) > 1 << 20);
         assert!(of_backend(own) > 1 << 20);
         assert!(anonymous(own) > 1 << 16 && anonymous(own) <= peak(own));
         assert_eq!(peak(0), 0);
+        assert!(available() > 64 << 20);
     }
 
     #[test]

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn options() {
+    fn lists_are_parsed_and_combined() {
         let defaults = parse("").unwrap();
         assert_eq!((defaults.sets, defaults.peers), (vec!["minilm-384".to_owned()], Peer::ALL.to_vec()));
         assert_eq!((defaults.rounds, defaults.set.queries), (3, 1000));

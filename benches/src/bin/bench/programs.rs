@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_understood() {
+    fn lines_are_parsed() {
         let text = "7000 x 384 seconds 1.3 peak 28\nef 40 recall 0.98 distances 812.5 pages 210.0\n";
         let expected = Visits { ef: 40, recall: 0.98, distances: 812.5, pages: 210.0 };
         assert_eq!(searches(text).unwrap(), [expected]);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_beyond_the_ends() {
+    fn there_is_no_extrapolation() {
         let points = [(0.9, 10.0), (1.0, 30.0)];
         assert_eq!(interpolate(points.into_iter(), 0.95).map(f64::round), Some(20.0));
         assert_eq!(interpolate(points.into_iter(), 0.8), None);

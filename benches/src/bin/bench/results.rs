@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files() {
+    fn file_names_are_plain() {
         assert_eq!(plain("/data/sift 1M_base.npy"), "sift-1M_base");
         assert_eq!(plain("minilm-384"), "minilm-384");
     }

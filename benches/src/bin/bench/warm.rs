@@ -36,14 +36,3 @@ fn use_once(bytes: usize) -> Duration {
     black_box(memory);
     start.elapsed()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn half_of_what_is_there_is_enough() {
-        assert!(memory::available() > 64 << 20);
-        up(1 << 20);
-    }
-}

@@ -37,7 +37,7 @@ mod tests {
     use super::phases;
 
     #[test]
-    fn the_last_line_is_understood() {
+    fn phases_are_parsed_from_the_last_info_line() {
         assert_eq!(phases("Scan 0.10 s, build 1.20 s, pages 0.05 s."), Some([0.1, 1.2, 0.05]));
         assert_eq!(phases("Scan later."), None);
     }

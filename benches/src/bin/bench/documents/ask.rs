@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_as_text() {
+    fn literals_have_no_exponents() {
         let vectors = Vectors::new(2, vec![1.0, -0.25, 3e-9, 2.0]);
         assert_eq!(literals(&vectors), ["'[1,-0.25]'", "'[0.000000003,2]'"]);
     }

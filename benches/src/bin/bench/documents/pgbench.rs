@@ -197,14 +197,14 @@ mod tests {
         latency average = 6.145 ms\ninitial connection time = 4.210 ms\ntps = 650.910342 (without initial connection time)\n";
 
     #[test]
-    fn what_it_says_is_understood() {
+    fn the_output_of_pgbench_is_parsed() {
         assert_eq!(parse(SAID).unwrap(), Outcome { rate: 650.910342, transactions: 1302, latency: 6.145 });
         assert!(parse(&SAID.replace("transactions: 0", "transactions: 3")).is_err());
         assert!(parse("").is_err());
     }
 
     #[test]
-    fn its_log_is_understood() {
+    fn the_log_of_pgbench_is_parsed() {
         let log = "0 1 500000 0 100 250000\n1 1 1000 0 100 750000\n0 2 2000 0 101 1\n1 2 10";
         let found = transactions(log);
         assert_eq!(found.len(), 3);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn options() {
+    fn sizes_are_parsed() {
         assert_eq!(parse("").unwrap().minutes, 10);
         let sizes = parse("--rows=500000 --dims 128,1536 --clients 1,2 --builder b.example:8998 --minutes 60").unwrap();
         assert_eq!((sizes.rows, sizes.dims), (Some(500_000), Some(vec![128, 1536])));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_path_is_that_of_the_busiest() {
+    fn the_busiest_threads_make_the_critical_path() {
         let replay = vec![
             span(1.0, [0.2, 0.3, 0.25, 0.1], 0.1),
             Span::default(),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn shapes_are_parsed_and_printed() {
         for (name, column, dims, plain, bytes) in [
             ("vector-768", Column::Vector, 768, false, 3072),
             ("halfvec-1536:plain", Column::Halfvec, 1536, true, 3072),

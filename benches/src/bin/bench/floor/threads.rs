@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_is_found() {
+    fn a_replaying_thread_counts_as_the_builder() {
         let (tell, hear) = channel();
         let busy = thread::Builder::new().name(replay::THREAD.into()).spawn(move || {
             hear.recv().unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn times_between_samples() {
+    fn cpu_seconds_are_interpolated_between_samples() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let thread = Thread { party: Party::Backend, samples: vec![(at(10), 1.0), (at(20), 2.0)] };

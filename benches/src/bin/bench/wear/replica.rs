@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_sample_counts_the_last_one_too() {
+    fn the_maximum_includes_the_last_sample() {
         for (samples, largest) in [([1, 9, 2], 9), ([1, 2, 9], 9)] {
             let (over, ended) = channel();
             let (end, mut taken) = (Instant::now(), 0);

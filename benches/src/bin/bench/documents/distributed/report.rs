@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_side_by_side() {
+    fn the_forms_of_an_ef_search_share_a_row() {
         let one = |form, ef_search, recall| Searched { form, ef_search, recall, per_second: 500.0 };
         let searched = [
             one(Form::OneNode, 10, 0.8),

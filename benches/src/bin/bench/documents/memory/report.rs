@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twins_are_side_by_side() {
+    fn both_twins_share_a_row() {
         let one = |twin, clients, read| Searched {
             twin,
             source: Source::Cache,
