@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_metrics_three_answers() {
+    fn each_metric_has_its_own_nearest_rows() {
         let base = Vectors::new(2, vec![0.0, 0.0, 1.0, 0.1, 5.0, 5.0, 0.0, 1.0]);
         let query = Vectors::new(2, vec![1.0, 0.0]);
         assert_eq!(exact_neighbors(&base, &query, Metric::L2, 2), [[1, 0]]);

@@ -109,7 +109,7 @@ mod tests {
     use crate::{Vectors, data_set};
 
     #[test]
-    fn what_was_written_can_be_read() {
+    fn written_vectors_are_read_back() {
         let path = std::env::temp_dir().join(format!("lantern-index-npy-{}.npy", std::process::id()));
         let vectors = Vectors::new(3, (0..21).map(|x| x as f32 / 3.0).collect());
         vectors.write(&path).unwrap();

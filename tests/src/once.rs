@@ -40,7 +40,7 @@ mod tests {
     use crate::Scratch;
 
     #[test]
-    fn several_who_need_it_build_it_once() {
+    fn concurrent_callers_build_once_and_delete_earlier_releases() {
         let dir = Scratch::new("once", 0o700).unwrap();
         let program = dir.path().join("tool/tool-2");
         fs::create_dir_all(dir.path().join("tool")).unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_built_is_built_by_the_next() {
+    fn a_failed_build_is_tried_again_by_the_next_caller() {
         let dir = Scratch::new("once", 0o700).unwrap();
         let program = dir.path().join("tool/tool-1");
         assert!(build_once(&program, |_| bail!("no compiler")).is_err());

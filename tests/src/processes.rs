@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_connections_by_where_they_go() {
+    fn counts_connections_to_a_port() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let own = std::process::id();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_our_own_time() {
+    fn counts_our_own_time_and_memory() {
         let before = cpu_seconds(std::process::id());
         let mut sum = 0u64;
         while cpu_seconds(std::process::id()) < before + 0.05 {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_and_codes() {
+    fn an_error_is_documented_by_message_and_sqlstate() {
         let text = "| what | message |\n|---|---|\n\
                     | nobody | `could not connect to … of … ` (08001) |\n\
                     | own | PostgreSQL's message |\n\

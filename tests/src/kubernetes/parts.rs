@@ -109,7 +109,7 @@ mod tests {
     use crate::{Scratch, wait_for};
 
     #[test]
-    fn who_ends_is_started_again_unless_it_was_killed() {
+    fn a_part_that_ends_is_restarted_until_it_is_killed() {
         let files = Scratch::new("parts-test", 0o700).unwrap();
         let log = files.path().join("log");
         let parts = Parts::start();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_and_directives() {
+    fn a_case_is_split_into_statements_and_directives() {
         let text = "-- A title.\n\n--! load glove 100\nDO $$ BEGIN\n  NULL;\nEND $$;\n--! builds 100 50\n\
                     REINDEX TABLE t;\n--! search a b\n--! queries SELECT v FROM q\nSELECT id,\n :q LIMIT 1;\n";
         let steps = parse(text).unwrap();
