@@ -12,7 +12,7 @@ const NOT_VALID: &str = "XX001";
 const OTHER_ROWS: &str = "the rows in the index are not those that were sent";
 
 #[test]
-fn a_right_index_is_taken() {
+fn a_correct_index_is_accepted() {
     let mut scene = Scene::new("corrupt_not");
     scene
         .run(CREATE, |peer| {
@@ -197,7 +197,7 @@ fn an_index_is_not_inflated() {
 }
 
 #[test]
-fn pages_come_in_order_and_all() {
+fn pages_out_of_order_or_number_are_refused() {
     let mut scene = Scene::new("corrupt_order");
     refused(&mut scene, "swapped", "block 2 came, expected block 1", |answer| answer.pages.swap(1, 2));
     refused(&mut scene, "swapped under each other's number", "", |answer| {
@@ -222,7 +222,7 @@ fn pages_come_in_order_and_all() {
 }
 
 #[test]
-fn totals_are_compared() {
+fn wrong_totals_are_refused() {
     let mut scene = Scene::new("corrupt_totals");
     refused(&mut scene, "another checksum", "checksum", |answer| answer.checksum_error = 1);
     refused(&mut scene, "rows", "rows", |answer| answer.done.rows -= 1);

@@ -65,7 +65,7 @@ fn without_a_builder_the_database_builds() {
 }
 
 #[test]
-fn once_rows_were_sent_there_is_no_way_back() {
+fn there_is_no_fallback_once_rows_were_sent() {
     let mut scene = Scene::new("fallback_late");
     scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
     let report = || BuilderMessage::Error(ErrorReport::new(SqlState::OUT_OF_MEMORY, "out of memory"));

@@ -10,7 +10,7 @@ use crate::fake::{Peer, encoded, frame, progress};
 use crate::scene::{CREATE, SOON, Scene, private_bytes};
 
 #[test]
-fn what_nobody_reads_is_not_kept() {
+fn endless_messages_are_not_kept_in_memory() {
     let mut scene = Scene::large("flood");
     let mut garbage = vec![0; 64 << 10];
     let mut state = 1u32;
@@ -43,7 +43,7 @@ fn what_nobody_reads_is_not_kept() {
 }
 
 #[test]
-fn failures_do_not_add_up() {
+fn failures_leak_no_memory() {
     let mut scene = Scene::new("flood_failures");
     let fail = |scene: &mut Scene| {
         let result = scene.run(CREATE, |peer| {

@@ -7,7 +7,7 @@ use crate::fake::{accept, encoded, frame, progress};
 use crate::scene::{CREATE, Scene};
 
 #[test]
-fn greetings() {
+fn invalid_greetings_are_refused() {
     let mut scene = Scene::new("greetings");
     scene.fails_with("another type", ("08P01", "type 4294967295"), |peer| {
         peer.send(&Greeting { version: 1, server_type: u32::MAX }.to_bytes())
@@ -37,7 +37,7 @@ fn in_place_of_accept(scene: &mut Scene, case: &str, expected: (&str, &str), byt
 }
 
 #[test]
-fn frames_that_are_none() {
+fn invalid_frames_are_refused() {
     let mut scene = Scene::new("frames");
     let protocol = |version| encoded(&accept(version));
     let changed = |at: usize, byte: u8| {
@@ -81,7 +81,7 @@ fn frames_that_are_none() {
 }
 
 #[test]
-fn frames_of_pages_that_are_none() {
+fn invalid_frames_of_pages_are_refused() {
     let mut scene = Scene::new("frames_pages");
     let pages = |first_block: u32, count: u32, bytes: usize| {
         let mut payload = first_block.to_le_bytes().to_vec();
@@ -107,7 +107,7 @@ fn frames_of_pages_that_are_none() {
 }
 
 #[test]
-fn what_later_versions_may_add_is_skipped() {
+fn additions_of_later_versions_are_skipped() {
     let mut scene = Scene::new("frames_later");
     scene
         .run(CREATE, |peer| {

@@ -10,7 +10,7 @@ use crate::scene::Scene;
 type Lie = fn(&mut Layout);
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_announcements_are_refused() {
     let mut scene = Scene::new("layout");
     let cases: [(&str, Lie, &str); 11] = [
         ("no block", |layout| layout.blocks = 0, "0 blocks announced"),
@@ -36,7 +36,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn messages_out_of_order() {
+fn messages_out_of_order_are_refused() {
     let mut scene = Scene::new("layout_order");
     let layout = BuilderMessage::Layout(Layout { blocks: 4, elements: 24, rows: 24 });
     for (case, message) in [("Progress", progress()), ("Layout", layout.clone())] {

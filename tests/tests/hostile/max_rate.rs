@@ -64,7 +64,7 @@ fn a_pause_can_be_cancelled() {
 }
 
 #[test]
-fn everybody_may_set_it() {
+fn every_role_may_set_the_rate() {
     let mut scene = Scene::new("pace_setting");
     assert_eq!(scene.session.value::<String>("SHOW hnsw.external_index_max_rate").unwrap(), "0");
     scene.session.execute("CREATE ROLE careful; SET ROLE careful; SET hnsw.external_index_max_rate = '16MB'").unwrap();

@@ -25,7 +25,7 @@ fn keep_waiting(peer: &mut Peer, seconds: u32) -> io::Result<()> {
 }
 
 #[test]
-fn the_user_is_informed_and_waits() {
+fn a_queued_statement_reports_its_position_and_waits() {
     let mut scene = Scene::new("queue");
     // The timeout applies to connecting, not to the queue.
     scene.session.execute("SET hnsw.external_index_connect_timeout = 8").unwrap();

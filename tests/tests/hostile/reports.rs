@@ -38,7 +38,7 @@ fn expect_quoted(scene: &mut Scene, case: &str, script: impl FnOnce(&mut Peer) -
 }
 
 #[test]
-fn before_the_rows() {
+fn a_reason_before_the_rows_is_shown() {
     let mut scene = Scene::new("reports_before");
     expect_quoted(&mut scene, "refused with the greeting", |peer| {
         peer.greet()?;
@@ -75,7 +75,7 @@ fn before_the_rows() {
 }
 
 #[test]
-fn after_the_rows() {
+fn a_reason_after_the_rows_is_shown() {
     let mut scene = Scene::new("reports_after");
     expect_quoted(&mut scene, "failed in place of Layout", |peer| {
         peer.accept()?;
@@ -100,7 +100,7 @@ fn after_the_rows() {
 }
 
 #[test]
-fn while_rows_flow() {
+fn a_reason_among_the_rows_is_shown() {
     let mut scene = Scene::large("reports_rows");
     expect_quoted(&mut scene, "failed", |peer| {
         peer.accept()?;

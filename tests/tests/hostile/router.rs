@@ -53,7 +53,7 @@ fn ticket_and_build(peer: &mut Peer) -> io::Result<()> {
 }
 
 #[test]
-fn the_builder_is_asked_that_it_names() {
+fn a_redirected_client_builds_at_the_named_builder() {
     let mut scene = Scene::new("router");
     scene.session.execute("SET hnsw.external_index_token = 'secret'").unwrap();
     let builder = FakeBuilder::play(ticket_and_build);
@@ -74,7 +74,7 @@ fn the_builder_is_asked_that_it_names() {
 }
 
 #[test]
-fn a_router_may_pass_everything_on() {
+fn a_router_may_relay() {
     let mut scene = Scene::new("router_relay");
     scene.run(CREATE, |peer| ask(peer).and_then(|hello| build(peer, &hello))).unwrap();
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
@@ -105,7 +105,7 @@ fn a_builder_that_is_gone_is_replaced_once() {
 }
 
 #[test]
-fn names_that_are_none() {
+fn redirects_to_invalid_addresses_fail() {
     let mut scene = Scene::new("router_lies");
     for (case, host, port) in [("no host", "", 1), ("no port", "127.0.0.1", 0)] {
         scene.fails_with(case, ("08P01", "names no builder"), move |peer| {

@@ -54,7 +54,7 @@ fn expect_no_index(session: &mut Session) {
 }
 
 #[test]
-fn rows_that_trickle() {
+fn rows_that_trickle_are_indexed() {
     let mut session = database("slow", 20, 0.4);
     let builder = builder(&mut session, false);
     within("the build", Duration::from_secs(30), || session.execute(ON_EXPRESSION)).unwrap();
@@ -63,7 +63,7 @@ fn rows_that_trickle() {
 }
 
 #[test]
-fn a_row_that_takes_long() {
+fn heartbeats_bridge_a_row_that_takes_long() {
     let mut session = database("slow_row", 1, 8.0);
     let builder = builder(&mut session, true);
     session.execute(ON_EXPRESSION).unwrap();
@@ -72,7 +72,7 @@ fn a_row_that_takes_long() {
 }
 
 #[test]
-fn a_predicate_that_rejects_every_row() {
+fn heartbeats_bridge_a_predicate_that_rejects_every_row() {
     for (name, tls) in [("slow_partial", false), ("slow_partial_tls", true)] {
         let mut session = database(name, 20, 0.4);
         let builder = builder(&mut session, tls);
@@ -83,7 +83,7 @@ fn a_predicate_that_rejects_every_row() {
 }
 
 #[test]
-fn the_builder_is_killed_meanwhile() {
+fn a_killed_builder_ends_a_slow_scan() {
     let mut session = database("slow_killed", 1, 60.0);
     let pid = session.pid();
     for tls in [false, true] {
@@ -152,7 +152,7 @@ fn a_block_that_catches_the_error_goes_on() {
 }
 
 #[test]
-fn the_statement_can_be_ended_meanwhile() {
+fn a_slow_scan_can_be_cancelled_and_terminated() {
     for (name, function, sqlstate) in
         [("slow_cancelled", "pg_cancel_backend", "57014"), ("slow_terminated", "pg_terminate_backend", "57P01")]
     {

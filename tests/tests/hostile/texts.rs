@@ -25,7 +25,7 @@ fn fails(scene: &mut Scene, bytes: Vec<u8>) -> Notice {
 }
 
 #[test]
-fn texts_are_data() {
+fn texts_of_errors_are_shown_as_plain_text() {
     let mut scene = Scene::new("texts");
     let found = fails(&mut scene, report(b"53200", [b"\x1b[31mred\x1b[0m\r\nERROR:  \x07", b"\ta\x7fb", b"\xc2\x85c"]));
     assert_eq!(found.message, "external index build failed: ?[31mred?[0m??ERROR:  ?");
@@ -56,7 +56,7 @@ fn texts_are_data() {
 }
 
 #[test]
-fn codes_are_those_of_errors() {
+fn only_codes_of_errors_are_taken() {
     let mut scene = Scene::new("texts_codes");
     // A code without a name in PostgreSQL is at least shown.
     for code in [b"ZZ999", b"5320X", b"XXXXX"] {
@@ -100,7 +100,7 @@ fn the_reason_is_not_lost_with_the_connection() {
 }
 
 #[test]
-fn other_texts_are_no_better() {
+fn texts_of_other_messages_are_shown_as_plain_text() {
     let mut scene = Scene::new("texts_other");
     // Waiting is no failure, so the build continues.
     let queued = |reason: &str, position| BuilderMessage::Wait(Wait { position, reason: reason.to_owned() });
@@ -138,7 +138,7 @@ fn other_texts_are_no_better() {
 
 /// The names of the index and of the function around the build are in the CONTEXT of messages.
 #[test]
-fn names_that_the_client_cannot_represent() {
+fn names_outside_the_encoding_of_the_client_fail_no_build() {
     let mut scene = Scene::new("texts_names");
     let name = r#"U&"i_\6F22""#;
     let create = format!("CREATE INDEX {name} ON items USING hnsw (v vector_l2_ops)");
@@ -160,7 +160,7 @@ fn names_that_the_client_cannot_represent() {
 
 /// The client's encoding may lack characters of the database's encoding: PostgreSQL would raise an error when it sends one.
 #[test]
-fn a_client_of_another_encoding() {
+fn characters_outside_the_encoding_of_the_client_are_replaced() {
     let mut scene = Scene::new("texts_client");
     scene.session.execute("SET client_encoding = 'LATIN1'").unwrap();
     for (reason, remark, shown) in
@@ -196,7 +196,7 @@ fn a_client_of_another_encoding() {
 }
 
 #[test]
-fn a_database_of_another_encoding() {
+fn characters_outside_the_encoding_of_the_database_are_replaced() {
     let mut session = CLUSTER.session("postgres").unwrap();
     session
         .execute("CREATE DATABASE texts_latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")

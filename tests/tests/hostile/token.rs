@@ -6,7 +6,7 @@ use crate::answer::build;
 use crate::scene::{CLUSTER, CREATE, Scene};
 
 #[test]
-fn the_builder_gets_it() {
+fn the_token_reaches_the_builder() {
     let mut scene = Scene::new("token");
     scene.session.execute("SET hnsw.external_index_token = 'open sesame'").unwrap();
     scene
@@ -26,7 +26,7 @@ fn the_builder_gets_it() {
 }
 
 #[test]
-fn nobody_is_shown_it() {
+fn the_token_is_never_shown() {
     let mut scene = Scene::new("token_secret");
     let session = &mut scene.session;
     let shown = "SHOW hnsw.external_index_token";
@@ -49,7 +49,7 @@ fn nobody_is_shown_it() {
 
 /// The mask that SHOW returns for the token must never be used as a token.
 #[test]
-fn it_is_not_copied_from_what_is_shown() {
+fn from_current_does_not_copy_the_mask() {
     let mut scene = Scene::new("token_copy");
     let session = &mut scene.session;
     session.execute("SET hnsw.external_index_token = 'tell nobody'").unwrap();
@@ -61,7 +61,7 @@ fn it_is_not_copied_from_what_is_shown() {
 }
 
 #[test]
-fn it_is_not_stored_where_every_role_can_read_it() {
+fn the_token_is_not_stored_where_every_role_can_read_it() {
     let mut scene = Scene::new("token_stored");
     let session = &mut scene.session;
     session.execute("CREATE ROLE token_owner").unwrap();
@@ -82,7 +82,7 @@ fn it_is_not_stored_where_every_role_can_read_it() {
 }
 
 #[test]
-fn a_file_has_it_and_may_be_replaced() {
+fn the_token_file_is_read_for_each_build() {
     let mut scene = Scene::new("token_file");
     let path = CLUSTER.dir().join("builder.token");
     scene.session.execute(&format!("SET hnsw.external_index_token_file = '{}'", path.display())).unwrap();
