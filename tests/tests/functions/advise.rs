@@ -99,7 +99,7 @@ fn every_choice_reaches_the_target() {
 }
 
 #[test]
-fn a_part_of_the_table_tells_of_all() {
+fn advice_from_a_sample_holds_for_the_table() {
     let mut session = database("advise_part");
     let (base, queries) = synthetic(24_000, 400, 48, 7);
     copy_rows(&mut session, "t", Column::Vector, &base).unwrap();
@@ -120,7 +120,7 @@ fn a_part_of_the_table_tells_of_all() {
 }
 
 #[test]
-fn a_table_that_has_grown_since_it_was_analysed() {
+fn rows_added_since_analyze_are_counted() {
     let mut session = database("advise_grown");
     for (table, before) in [("empty", 0), ("small", 1000)] {
         let rows =
@@ -136,7 +136,7 @@ fn a_table_that_has_grown_since_it_was_analysed() {
 }
 
 #[test]
-fn a_column_that_was_filled_since_the_table_was_analysed() {
+fn values_set_since_analyze_are_counted() {
     let mut session = database("advise_filled");
     session
         .execute(&format!(
@@ -193,7 +193,7 @@ fn without_other_types_the_index_has_the_type_of_the_column() {
 }
 
 #[test]
-fn every_type_and_names_that_need_quotes() {
+fn advised_statements_run_for_every_type_and_quoted_names() {
     let mut session = database("advise_types");
     session
         .execute(&format!(
@@ -239,7 +239,7 @@ fn a_sparse_value_with_too_many_entries_is_named() {
 }
 
 #[test]
-fn pgvector_outside_the_search_path() {
+fn advised_statements_name_the_schema_of_pgvector() {
     let mut session = CLUSTER.database("advise_path").unwrap();
     session
         .execute(&format!(
@@ -262,7 +262,7 @@ fn pgvector_outside_the_search_path() {
 }
 
 #[test]
-fn through_a_router() {
+fn advice_comes_through_a_router() {
     for mode in ["relay", "redirect"] {
         let mut session = database(&format!("advise_{mode}"));
         small(&mut session, 1500);
@@ -368,7 +368,7 @@ fn a_builder_that_waits_for_a_slow_query_is_not_left_in_silence() {
 }
 
 #[test]
-fn what_cannot_be_advised_on() {
+fn unanswerable_questions_are_refused_with_the_reason() {
     let mut session = database("advise_refused");
     small(&mut session, 1500);
     session
@@ -480,7 +480,7 @@ fn a_cancelled_advice_and_a_lost_builder_leave_nothing() {
 }
 
 #[test]
-fn a_table_that_is_altered_and_dropped_meanwhile() {
+fn altering_or_dropping_the_table_waits_for_advice() {
     let mut session = database("advise_dropped");
     session
         .execute(&format!("CREATE TABLE t AS SELECT i AS id, {} AS v FROM generate_series(1, 6000) i", vectors(64)))

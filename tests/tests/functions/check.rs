@@ -49,7 +49,7 @@ fn scans(session: &mut Session, index: &str) -> u64 {
 }
 
 #[test]
-fn fresh_and_worn() {
+fn counts_recall_and_advice_follow_the_wear_of_an_index() {
     let mut session = database("check_worn");
     let (base, _) = data_set("minilm-384").unwrap();
     copy_rows(&mut session, "t", Column::Vector, &base).unwrap();
@@ -97,7 +97,7 @@ fn fresh_and_worn() {
 }
 
 #[test]
-fn duplicates_and_nothing() {
+fn empty_indexes_and_duplicates_are_counted() {
     let mut session = database("check_small");
     for external in ["false", "true"] {
         session
@@ -126,7 +126,7 @@ fn duplicates_and_nothing() {
 }
 
 #[test]
-fn every_class_of_operators() {
+fn every_operator_class_is_checked() {
     let mut session = database("check_classes");
     // Indexes under cosine have no zero vectors.
     session
@@ -175,7 +175,7 @@ fn every_class_of_operators() {
 }
 
 #[test]
-fn who_may_and_what_cannot() {
+fn a_check_needs_an_hnsw_index_and_the_right_to_read() {
     let mut session = database("check_refused");
     session
         .execute(
@@ -292,7 +292,7 @@ fn memory_is_bounded() {
 
 /// Up to PostgreSQL 16, a build uses the `search_path` of its session, which may differ from that of a check by another user.
 #[test]
-fn a_function_that_is_not_found() {
+fn the_hint_names_the_search_path_of_the_expressions() {
     let mut session = database("check_path");
     session
         .execute(

@@ -59,7 +59,7 @@ fn an_index_is_checked_as_it_was_built() {
 }
 
 #[test]
-fn every_class_of_operators_by_the_builder() {
+fn a_builder_checks_every_operator_class() {
     let mut session = database("check_builder_classes");
     session
         .execute(&format!(
@@ -89,7 +89,7 @@ fn every_class_of_operators_by_the_builder() {
 
 /// A check that exceeds the backend's memory works on a builder.
 #[test]
-fn an_index_that_is_too_large_for_the_backend() {
+fn an_index_too_large_for_the_backend_is_checked_by_a_builder() {
     let mut session = database("check_builder_large");
     make_larger_than_memory(&mut session);
     let by = "SELECT checked_by FROM lantern_index.check('t_idx', 20)";
@@ -105,7 +105,7 @@ fn an_index_that_is_too_large_for_the_backend() {
 }
 
 #[test]
-fn through_a_router() {
+fn a_router_passes_checks_on() {
     for mode in ["relay", "redirect"] {
         let mut session = database(&format!("check_{mode}"));
         session
@@ -158,7 +158,7 @@ fn builder_that_answers(answer: BuilderMessage) -> u16 {
 }
 
 #[test]
-fn a_builder_that_does_not_know_checks() {
+fn the_database_checks_if_the_builder_cannot() {
     let mut session = database("check_older");
     session
         .execute(&format!(
@@ -218,7 +218,7 @@ fn slow_clients_send_heartbeats() {
 }
 
 #[test]
-fn rows_come_and_go_while_pages_are_sent() {
+fn no_false_errors_while_pages_are_sent() {
     while_rows_change("check_builder_live", |session| {
         for _ in 0..20 {
             assert_eq!(check(session, "'t_idx', 5, true").errors, 0);
@@ -255,7 +255,7 @@ pub(crate) fn wait_for_lock(other: &mut Session, pid: u32) {
 }
 
 #[test]
-fn an_index_that_is_dropped_during_its_check() {
+fn dropping_an_index_waits_for_its_check() {
     let mut session = database("check_builder_drop");
     slowly_checked(&mut session, "1MB");
     let mut others = [(); 2].map(|()| CLUSTER.session("check_builder_drop").unwrap());

@@ -24,7 +24,7 @@ fn close(what: &str, estimated: f64, real: f64, slack: f64) {
 }
 
 #[test]
-fn as_a_build_turns_out() {
+fn estimates_match_a_build() {
     let mut session = database("estimate");
     // Frame bytes are counted over all builds, so this builder is used by no other test.
     let builder = Builder::start().unwrap();
@@ -70,7 +70,7 @@ fn as_a_build_turns_out() {
 }
 
 #[test]
-fn a_table_that_was_never_analysed() {
+fn rows_are_estimated_without_statistics() {
     let mut session = database("estimate_unknown");
     for (table, dims) in [("short", 384), ("long", 768)] {
         session
@@ -92,7 +92,7 @@ fn announced(builder: &Builder) -> u32 {
 }
 
 #[test]
-fn an_expression_on_a_table_that_was_never_analysed() {
+fn rows_of_expressions_are_estimated_without_statistics() {
     let mut session = database("estimate_expression");
     let builder = Builder::start().unwrap();
     builder.attach(&mut session).unwrap();
@@ -152,7 +152,7 @@ fn memory_is_enough_and_not_far_too_much() {
 }
 
 #[test]
-fn what_cannot_be_estimated() {
+fn impossible_estimates_are_refused_with_the_reason() {
     let mut session = database("estimate_refused");
     session
         .execute(

@@ -44,7 +44,7 @@ fn with_rows(name: &str) -> Session {
 }
 
 #[test]
-fn what_an_index_is() {
+fn the_view_shows_options_size_and_rows() {
     let mut session = database("indexes_columns");
     session
         .execute(&format!(
@@ -75,7 +75,7 @@ fn what_an_index_is() {
 }
 
 #[test]
-fn one_word_for_each() {
+fn each_index_has_its_advice() {
     let mut session = with_rows("indexes_advice");
     session
         .execute(
@@ -121,7 +121,7 @@ fn one_word_for_each() {
 }
 
 #[test]
-fn dead_rows_of_values_that_fill_a_page() {
+fn dead_rows_count_where_few_elements_are_sampled() {
     let mut session = database("indexes_wide");
     // Of each element there are two pages, so that the pages read have at most 24 elements, a third of them deleted.
     session
@@ -182,7 +182,7 @@ fn a_check_is_remembered_until_the_index_is_made_anew() {
 }
 
 #[test]
-fn a_locked_index_and_a_foreign_table() {
+fn locked_and_unreadable_indexes_are_unknown() {
     let mut session = database("indexes_locked");
     session
         .execute(
@@ -215,7 +215,7 @@ fn a_locked_index_and_a_foreign_table() {
 }
 
 #[test]
-fn an_index_whose_drop_did_not_end() {
+fn unfinished_builds_and_drops_are_invalid() {
     let mut session = database("indexes_dropped");
     session.execute("CREATE TABLE t (v vector(3)); CREATE INDEX t_idx ON t USING hnsw (v vector_l2_ops)").unwrap();
     for (state, why) in [
@@ -260,7 +260,7 @@ fn lost_statistics_do_not_make_all_rows_dead() {
 }
 
 #[test]
-fn dead_rows_that_a_partial_index_may_not_have() {
+fn dead_rows_outside_a_partial_index_do_not_count() {
     let mut session = with_rows("indexes_partial");
     session
         .execute(

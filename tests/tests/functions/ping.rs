@@ -25,7 +25,7 @@ fn ping(session: &mut Session) -> [String; 3] {
 }
 
 #[test]
-fn plain_and_encrypted() {
+fn a_ping_reports_tls_and_verification() {
     let mut session = database("ping");
     let plain = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     plain.attach(&mut session).unwrap();
@@ -45,7 +45,7 @@ fn plain_and_encrypted() {
 }
 
 #[test]
-fn nobody_there() {
+fn a_ping_fails_without_a_trusted_builder_that_answers() {
     let mut session = database("ping_nobody");
     let builder = Builder::start().unwrap();
     // A builder whose certificate is not trusted.

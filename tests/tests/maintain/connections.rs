@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::scene::{Scene, command, finished, wait_for_advice, worn};
 
 #[test]
-fn connections_that_cannot_be() {
+fn unusable_connections_end_with_their_exit_code() {
     let scene = Scene::new();
     let mut session = scene.cluster.database("plain").unwrap();
     session.execute("CREATE TABLE t (v vector(3)); CREATE INDEX ON t USING hnsw (v vector_l2_ops)").unwrap();
@@ -152,7 +152,7 @@ fn settings_of_a_database_do_not_change_what_is_called() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_password() {
+fn a_missing_or_wrong_password_is_reported() {
     let scene = Scene::new();
     let mut session = scene.cluster.database("closed").unwrap();
     session.execute("CREATE ROLE asked LOGIN PASSWORD 'open sesame'").unwrap();

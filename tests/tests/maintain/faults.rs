@@ -121,7 +121,7 @@ fn expect_nothing_left(session: &mut Session, what: &str) {
 }
 
 #[test]
-fn a_fault_in_each_phase() {
+fn a_fault_in_any_phase_leaves_nothing() {
     let (mut scene, mut session) = Scene::worn("faulty");
     let writers = Writers::start(
         &scene,
@@ -195,7 +195,7 @@ fn a_fault_in_each_phase() {
 }
 
 #[test]
-fn what_stays_behind_is_named() {
+fn leftovers_that_cannot_be_dropped_are_named() {
     let (scene, mut session) = Scene::worn("kept");
     let (running, mut other) = Held::Reader.reach(&scene, "kept", &mut session);
     let mut next = scene.session("kept");
@@ -217,7 +217,7 @@ fn what_stays_behind_is_named() {
 }
 
 #[test]
-fn nobody_reads_what_is_said() {
+fn a_closed_stderr_does_not_prevent_the_clean_up() {
     let (scene, mut session) = Scene::worn("unread");
     let mut other = scene.session("unread");
     other.execute("BEGIN; SELECT count(*) FROM a").unwrap();
@@ -243,7 +243,7 @@ fn nobody_reads_what_is_said() {
 }
 
 #[test]
-fn nobody_reads_the_plan() {
+fn a_closed_stdout_is_an_error_after_the_work() {
     let (scene, mut session) = Scene::worn("unread_plan");
     let before = files(&mut session);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -255,7 +255,7 @@ fn nobody_reads_the_plan() {
 }
 
 #[test]
-fn a_restart_of_the_server() {
+fn a_restart_of_the_server_leaves_nothing() {
     let (mut scene, mut session) = Scene::worn("restarted");
     let before = files(&mut session);
     for crashes in [false, true] {
@@ -304,7 +304,7 @@ fn a_signal_ends_a_rebuild_while_another_run_keeps_away() {
 }
 
 #[test]
-fn a_window_that_ends_during_a_rebuild() {
+fn a_step_is_finished_when_its_window_ends() {
     let scene = Scene::new();
     scene.configure("timezone = 'UTC'");
     let mut session = scene.database("nightly");

@@ -2,7 +2,7 @@
 
 mod connections;
 mod faults;
-mod good;
+mod rebuilds;
 mod replicas;
 mod scene;
 mod steps;

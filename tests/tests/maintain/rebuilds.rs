@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::scene::{PATIENCE, Scene, Writers, files, finished, kill_rows, wait_for_advice, worn};
 
 #[test]
-fn what_was_bad_is_good_and_nothing_else_is_touched() {
+fn worn_indexes_are_rebuilt_and_no_others_touched() {
     let scene = Scene::new();
     let mut session = scene.database("shop");
     worn(&mut session, "a", "a_worn", "WITH (external = true)");
@@ -239,7 +239,7 @@ fn each_index_is_read_for_the_plan_and_for_its_step() {
 }
 
 #[test]
-fn what_is_suspected_is_checked_and_left_if_it_is_good() {
+fn a_suspected_index_is_checked_and_left_if_it_is_good() {
     let scene = Scene::new();
     let mut session = scene.database("suspected");
     worn(&mut session, "a", "a_v", "");

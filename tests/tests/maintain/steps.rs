@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::scene::{PATIENCE, Running, Scene, files, finished, wait_for_advice, worn};
 
 #[test]
-fn steps_that_may_not_begin() {
+fn obstacles_postpone_a_step() {
     let mut scene = Scene::new();
     scene.cluster.configure("max_prepared_transactions = 5").unwrap();
     scene.cluster.restart().unwrap();
@@ -62,7 +62,7 @@ fn steps_that_may_not_begin() {
 }
 
 #[test]
-fn indexes_that_others_change_before_their_turn() {
+fn steps_follow_changes_made_since_the_plan() {
     let scene = Scene::new();
     let mut session = scene.database("changed");
     let tables = ["gone", "renamed", "no_table", "other_table", "made_anew", "same"];
