@@ -49,7 +49,7 @@ fn reload(builder: &Builder, outcome: &str) {
 }
 
 #[test]
-fn a_token() {
+fn only_tokens_of_the_file_are_accepted_also_after_a_reload() {
     let scratch = Scratch::new("tokens", 0o700).unwrap();
     let file = scratch.path().join("tokens");
     fs::write(&file, format!("{OLD}\n")).unwrap();
@@ -101,7 +101,7 @@ fn a_token() {
 }
 
 #[test]
-fn a_running_build_keeps_its_place_when_its_token_goes() {
+fn a_running_build_goes_on_when_its_token_is_removed() {
     let scratch = Scratch::new("tokens", 0o700).unwrap();
     let file = scratch.path().join("tokens");
     fs::write(&file, OLD).unwrap();
@@ -132,7 +132,7 @@ fn pair(scratch: &Scratch, name: &str) -> [PathBuf; 2] {
 }
 
 #[test]
-fn a_certificate() {
+fn only_clients_with_a_known_certificate_are_accepted() {
     let scratch = Scratch::new("client", 0o755).unwrap();
     let (known, stranger) = (pair(&scratch, "known"), pair(&scratch, "stranger"));
     let builder = builder("--client-ca", &known[0]);

@@ -87,7 +87,7 @@ fn advice_holds_for_the_index() {
 }
 
 #[test]
-fn every_type_and_names_that_need_quotes() {
+fn advised_statements_run_for_every_type_and_quoted_names() {
     let mut session = CLUSTER.database("types").unwrap();
     session
         .execute(&format!(
@@ -173,7 +173,7 @@ fn functions_of_others_are_not_called() {
 }
 
 #[test]
-fn a_large_table_that_has_grown_since_it_was_analysed() {
+fn rows_added_since_analyze_are_counted_and_sampled() {
     let mut session = CLUSTER.database("grown").unwrap();
     for (table, before) in [("never", None), ("empty", Some(0)), ("small", Some(3000))] {
         session
@@ -198,7 +198,7 @@ fn a_large_table_that_has_grown_since_it_was_analysed() {
 }
 
 #[test]
-fn what_cannot_be_advised_on() {
+fn unanswerable_questions_are_refused_with_the_reason() {
     let mut session = CLUSTER.database("refused").unwrap();
     session
         .execute(&format!(
@@ -264,7 +264,7 @@ fn what_cannot_be_advised_on() {
 }
 
 #[test]
-fn a_password_that_is_asked_for() {
+fn a_missing_or_wrong_password_is_reported() {
     let cluster = Cluster::start_with(PgConfig::require().unwrap(), "").unwrap();
     let mut session = cluster.database("closed").unwrap();
     session
@@ -295,7 +295,7 @@ fn a_password_that_is_asked_for() {
 }
 
 #[test]
-fn a_session_that_is_ended() {
+fn a_terminated_session_is_reported() {
     let mut session = CLUSTER.database("ended").unwrap();
     session
         .execute(&format!("CREATE TABLE t AS SELECT {VALUES}::vector(16) AS v FROM generate_series(1, 1200) i"))

@@ -142,7 +142,7 @@ fn build_while_writing(cluster: &Cluster, session: &mut Session, database: &str,
 }
 
 #[test]
-fn four_writers() {
+fn rows_written_during_a_build_are_indexed_once() {
     let cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
     let mut session = scene(&cluster, &builder, "writers");
@@ -151,7 +151,7 @@ fn four_writers() {
 
 /// The backend is slow at its rows, so that workers read most of the table.
 #[test]
-fn four_writers_and_two_workers() {
+fn rows_written_beside_parallel_workers_are_indexed_once() {
     let cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
     let mut session = scene(&cluster, &builder, "workers");

@@ -124,7 +124,7 @@ fn mounts(service: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn what_compose_names_is_there() {
+fn files_volumes_and_images_of_compose_exist() {
     let compose = compose();
     let services = compose["services"].as_object().unwrap();
     let declared: BTreeSet<&str> = compose["volumes"].as_object().unwrap().keys().map(String::as_str).collect();

@@ -80,7 +80,7 @@ fn insert_update_delete_vacuum_reindex() {
 }
 
 #[test]
-fn concurrently_while_rows_change() {
+fn rows_moved_during_a_concurrent_build_are_found() {
     let mut session = database("concurrent_rows");
     let (base, _) = data_set("minilm-384").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();
@@ -121,7 +121,7 @@ fn concurrently_while_rows_change() {
 }
 
 #[test]
-fn vacuum_after_a_few_deleted_rows_is_cheap() {
+fn vacuum_after_a_few_deletes_writes_little_wal() {
     // The WAL of a cluster is that of all its databases.
     let cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
@@ -153,7 +153,7 @@ fn vacuum_after_a_few_deleted_rows_is_cheap() {
 }
 
 #[test]
-fn layer_0_is_full() {
+fn lists_at_layer_0_are_full() {
     let mut session = database("full_lists");
     let (base, _) = data_set("glove-100").unwrap();
     copy_rows(&mut session, "items", Column::Vector, &base).unwrap();

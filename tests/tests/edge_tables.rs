@@ -108,7 +108,7 @@ fn nulls_are_left_out() {
 }
 
 #[test]
-fn only_nulls() {
+fn a_table_of_nulls_has_an_empty_index() {
     let mut session = database("only_nulls");
     session
         .execute("CREATE TABLE t (id int, v vector(3)); INSERT INTO t SELECT i FROM generate_series(1, 9) i")
@@ -128,7 +128,7 @@ fn equal_rows_share_elements() {
 }
 
 #[test]
-fn few_rows() {
+fn one_or_three_rows_are_found() {
     for rows in [1, 3] {
         let mut session = database(&format!("rows_{rows}"));
         session.execute("CREATE TABLE t (id int, v vector(3))").unwrap();
@@ -161,7 +161,7 @@ fn an_empty_table_needs_no_builder() {
 }
 
 #[test]
-fn extreme_options() {
+fn rows_find_themselves_at_extreme_options() {
     for (m, ef_construction) in [(2, 4), (100, 200), (5, 1000)] {
         let mut session = database(&format!("m_{m}"));
         session.execute("CREATE TABLE t (id int, v vector(8)); SELECT setseed(0.5)").unwrap();
@@ -187,7 +187,7 @@ fn extreme_options() {
 }
 
 #[test]
-fn two_thousand_dimensions() {
+fn rows_of_two_thousand_dimensions_are_found() {
     let mut session = database("dims_2000");
     session
         .execute(
@@ -199,7 +199,7 @@ fn two_thousand_dimensions() {
 }
 
 #[test]
-fn kinds_of_tables_and_indexes() {
+fn partial_and_expression_indexes_of_every_kind_of_table_are_searched() {
     let mut session = database("kinds");
     let rows = "SELECT i, ARRAY[i, i % 7, 1]::vector(3) FROM generate_series(1, 200) i";
     for kind in ["", "UNLOGGED", "TEMP"] {

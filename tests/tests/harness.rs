@@ -11,7 +11,7 @@ use harness::{
 };
 
 #[test]
-fn cluster_vectors_recall() {
+fn a_cluster_measures_recall_and_recovers_from_a_crash() {
     let mut cluster = Cluster::start_with(PgConfig::require().unwrap(), "").unwrap();
     let mut session = cluster.database("stock").unwrap();
     let (base, queries) = data_set("glove-100").unwrap();

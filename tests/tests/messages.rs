@@ -35,7 +35,7 @@ fn fails(session: &mut Session, statement: &str) -> Notice {
 }
 
 #[test]
-fn with_tls_and_without() {
+fn a_tls_mismatch_is_named() {
     let plain = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let encrypted = Builder::start().unwrap();
     let mut session = database("tls_or_not");
@@ -54,7 +54,7 @@ fn with_tls_and_without() {
 
 /// Another server listens on the port: the hint must not suggest to turn encryption off.
 #[test]
-fn another_server() {
+fn no_hint_turns_encryption_off_for_another_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -76,7 +76,7 @@ fn another_server() {
 }
 
 #[test]
-fn certificates() {
+fn the_reason_for_a_refused_certificate_is_named() {
     let scratch = Scratch::new("certificates", 0o755).unwrap();
     let directory = scratch.path();
     let write = |name: String, text: String, mode| {
@@ -142,7 +142,7 @@ fn steps(session: &mut Session) -> Vec<String> {
 }
 
 #[test]
-fn steps_of_a_build() {
+fn steps_of_a_build_are_info_lines() {
     let builder = Builder::start().unwrap();
     let mut session = database("steps");
     builder.attach(&mut session).unwrap();
@@ -209,7 +209,7 @@ fn failures_name_the_index() {
 
 /// Settings that make the WAL of an index cost more than it must are named in the hint of the last line.
 #[test]
-fn settings_for_the_wal() {
+fn settings_that_make_wal_costly_are_named() {
     let cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
     let mut session = cluster.database("wal").unwrap();

@@ -27,7 +27,7 @@ fn elements(cluster: &Cluster, session: &mut Session, index: &str) -> Vec<(u64, 
 }
 
 #[test]
-fn as_in_the_database() {
+fn normalised_values_equal_those_of_pgvector() {
     let (cluster, builder) = (Cluster::start().unwrap(), Builder::start().unwrap());
     let mut session = cluster.database("normalised").unwrap();
     builder.attach(&mut session).unwrap();

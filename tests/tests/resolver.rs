@@ -48,7 +48,7 @@ fn a_silent_name_server() {
         .args(["--mount", "sh", "-c", IN_NAMESPACE, "sh"])
         .arg(&resolv_conf)
         .arg(env::current_exe().unwrap())
-        .args(["--exact", "statements_end_all_the_same", "--ignored", "--nocapture"])
+        .args(["--exact", "statements_end_while_the_name_server_is_silent", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     fs::remove_dir_all(&directory).unwrap();
@@ -67,7 +67,7 @@ fn tempdir() -> std::path::PathBuf {
 
 #[test]
 #[ignore = "a_silent_name_server runs it, where the name server is silent"]
-fn statements_end_all_the_same() {
+fn statements_end_while_the_name_server_is_silent() {
     let cluster = Cluster::start().unwrap();
     let mut session = database(&cluster, "silent");
     session.execute("SET hnsw.external_index_host = 'builder.example'").unwrap();

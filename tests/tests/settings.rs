@@ -29,7 +29,7 @@ fn set(session: &mut Session, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn defaults() {
+fn defaults_are_as_documented() {
     let mut session = CLUSTER.database("defaults").unwrap();
     let documented = fs::read_to_string(root().join("docs/settings.md")).unwrap();
     let rows = documented.lines().filter_map(|line| line.strip_prefix("| `hnsw.")?.split_once("` | "));
@@ -81,7 +81,7 @@ fn an_owner_who_is_no_superuser_may_build() {
 }
 
 #[test]
-fn encryption_without_a_root_certificate() {
+fn an_unverified_builder_is_warned_of_once() {
     let builder = Builder::start().unwrap();
     let mut session = database("require");
     builder.attach(&mut session).unwrap();
@@ -94,7 +94,7 @@ fn encryption_without_a_root_certificate() {
 }
 
 #[test]
-fn verification() {
+fn each_sslmode_verifies_what_it_says() {
     let builder = Builder::start().unwrap();
     let stranger = Builder::start().unwrap();
     // An address that is not in the certificate.

@@ -28,7 +28,7 @@ const RAISING: &str = "
     INSERT INTO t SELECT ARRAY[i, i + 1, i + 2]::vector FROM generate_series(1, 9) i";
 
 #[test]
-fn errors_are_the_same() {
+fn errors_are_those_of_a_build_in_the_database() {
     let cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
     let mut session = cluster.database("user_errors").unwrap();

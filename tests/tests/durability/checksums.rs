@@ -49,7 +49,7 @@ fn data_checksums_are_right() {
 }
 
 #[test]
-fn unreadable_pages_are_the_advice_of_their_own_index() {
+fn unreadable_pages_affect_only_the_advice_of_their_index() {
     let settings = "shared_preload_libraries = 'lantern_index'";
     let mut cluster =
         Cluster::start_initialized(PgConfig::require().unwrap(), settings, &["--data-checksums"]).unwrap();

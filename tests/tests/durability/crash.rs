@@ -19,7 +19,7 @@ const MOMENTS: [(Direction, u64); 4] = [
 ];
 
 #[test]
-fn in_the_middle_of_a_build() {
+fn a_crash_during_a_build_leaves_no_index() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     assert_eq!(scene.cluster.orphaned_files(DATABASE).unwrap(), [""; 0]);
     let mut orphans = Vec::new();
@@ -65,7 +65,7 @@ fn pgvectors_own_build_leaves_its_file_too() {
 }
 
 #[test]
-fn of_the_postmaster_alone() {
+fn a_lost_postmaster_during_a_build_leaves_no_index() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     for (direction, bytes) in [MOMENTS[0], MOMENTS[2]] {
         // The backend waits for the builder, and notices that the postmaster is gone.
@@ -81,7 +81,7 @@ fn of_the_postmaster_alone() {
 }
 
 #[test]
-fn right_after_the_commit() {
+fn a_committed_index_survives_crashes() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     // A checkpoint while pages arrive: some pages are in the file, the others only in the WAL.
     let building = scene.stop_in(CREATE, Direction::ToClient, 3 << 20);
@@ -108,7 +108,7 @@ fn right_after_the_commit() {
 }
 
 #[test]
-fn in_the_middle_of_a_reindex() {
+fn a_crash_during_a_reindex_leaves_the_old_index() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     scene.session.execute(CREATE).unwrap();
     let answers = scene.expect_whole("items_idx");

@@ -13,11 +13,11 @@ const DIMS: usize = 2000;
 /// ```sh
 /// cargo build --release -p lantern-index
 /// LANTERN_INDEX=$PWD/target/release/lantern-index \
-///     cargo test -p lantern-index-tests --test durability -- --ignored --nocapture more_than_one_file
+///     cargo test -p lantern-index-tests --test durability -- --ignored --nocapture an_index_of_two_segment_files_survives_a_crash
 /// ```
 #[test]
 #[ignore = "takes minutes and 8 GB of disk"]
-fn more_than_one_file() {
+fn an_index_of_two_segment_files_survives_a_crash() {
     let mut cluster = Cluster::start().unwrap();
     let builder = Builder::start().unwrap();
     let mut session = cluster.database("large").unwrap();

@@ -81,7 +81,7 @@ fn expect_same_bytes(scene: &mut Scene, standby: &Cluster, reader: &mut Session)
 
 /// A standby cannot assign transaction ids, so these functions must not need one.
 #[test]
-fn what_only_reads_runs_on_a_standby() {
+fn functions_that_only_read_run_on_a_standby() {
     let mut scene = Scene::new(Cluster::start().unwrap());
     let standby = scene.cluster.standby().unwrap();
     scene.run(&[

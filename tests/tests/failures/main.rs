@@ -17,7 +17,7 @@ fn expect_words(error: &SqlError, sqlstate: &str) {
 }
 
 #[test]
-fn no_builder() {
+fn a_refused_connection_is_reported() {
     let mut scene = Scene::new("no_builder");
     scene.builder.kill();
     let session = scene.session.as_mut().unwrap();
@@ -179,7 +179,7 @@ fn a_builder_that_shuts_down_says_so() {
 }
 
 #[test]
-fn memory_comes_back() {
+fn cancelled_builds_leak_no_memory() {
     let mut scene = Scene::new("memory");
     let spend = |scene: &mut Scene| {
         let (building, pid) = scene.build_until(Phase::Pages);
@@ -202,7 +202,7 @@ fn memory_comes_back() {
 }
 
 #[test]
-fn several_builds_at_once() {
+fn four_builds_run_at_once() {
     let builder = Builder::start().unwrap();
     let (base, _) = data_set("glove-100").unwrap();
     thread::scope(|scope| {

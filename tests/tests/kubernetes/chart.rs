@@ -101,7 +101,7 @@ pub fn attach(session: &mut Session, host: &str, port: u16, certificate: &str) {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn eight_partitions_at_once_on_three_pods() {
+fn eight_partitions_are_built_at_once_on_three_pods() {
     let mut scene = Scene::new("chart-partitions");
     let table = "CREATE TABLE parts (id int, v vector(100)) PARTITION BY HASH (id); \
                  DO $$ BEGIN FOR part IN 0..7 LOOP EXECUTE format('CREATE TABLE part_%s PARTITION OF parts \
@@ -355,7 +355,7 @@ fn nothing_is_made_or_opened_that_nobody_asked_for() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn indexes_are_looked_after_only_if_that_is_wanted() {
+fn maintain_runs_only_if_it_is_enabled() {
     let always = "router.allowAnonymous=true,secrets.generate=true";
     assert!(!render(always).unwrap().contains("kind: CronJob\n"));
     let error = render(&format!("{always},maintain.enabled=true")).unwrap_err().to_string();

@@ -20,7 +20,7 @@ fn with_image(image: &str) -> Value {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn no_room_in_the_cluster() {
+fn a_cluster_without_room_is_reported() {
     let mut scene = Scene::new("no-room");
     let sizes = ["--builder-min-memory", "4TB", "--builder-max-memory", "8TB", "--start-timeout", "3s"];
     let router = scene.router("router-a", &Scene::template(|_| {}), &sizes);
@@ -33,7 +33,7 @@ fn no_room_in_the_cluster() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn an_image_that_cannot_be_pulled() {
+fn an_image_that_cannot_be_pulled_is_reported() {
     let mut scene = Scene::new("bad-image");
     let router = scene.router("router-a", &with_image("registry.example/absent"), &[]);
     expect(&scene.build_and_fail(&router), &["cannot start a builder", "ImagePullBackOff", "registry.example/absent"]);
@@ -42,7 +42,7 @@ fn an_image_that_cannot_be_pulled() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_container_that_ends_at_once() {
+fn a_container_that_ends_at_once_is_reported() {
     let mut scene = Scene::new("ends-at-once");
     let template = Scene::template(|pod| pod["spec"]["containers"][0]["args"] = json!(["serve", "--engine", "none"]));
     let router = scene.router("router-a", &template, &[]);
@@ -52,7 +52,7 @@ fn a_container_that_ends_at_once() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_quota_that_is_used_up() {
+fn a_used_up_quota_is_reported() {
     let mut scene = Scene::new("quota");
     let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
     scene.apply(&json!({
@@ -67,7 +67,7 @@ fn a_quota_that_is_used_up() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_role_that_is_not_there() {
+fn a_missing_role_is_reported() {
     let mut scene = Scene::new("no-role");
     let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
     scene.kubectl(&["delete", "rolebinding", "lantern-index-router"]);
@@ -78,7 +78,7 @@ fn a_role_that_is_not_there() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_template_that_is_no_pod() {
+fn an_invalid_pod_template_is_reported() {
     let mut scene = Scene::new("bad-template");
     let template = Scene::template(|pod| pod["spec"]["containers"][0]["name"] = "NOT A NAME".into());
     let router = scene.router("router-a", &template, &[]);
@@ -87,7 +87,7 @@ fn a_template_that_is_no_pod() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn the_api_server_is_away() {
+fn a_lost_api_server_is_reported_and_builds_resume() {
     let mut scene = Scene::new("api-away");
     let _alone = scene.alone();
     let router = scene.router("router-a", &Scene::template(|_| {}), &[]);

@@ -32,7 +32,7 @@ fn failed(building: Building) -> SqlError {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_pod_that_is_lost_in_each_phase() {
+fn a_lost_pod_ends_the_build_in_each_phase() {
     let mut scene = Scene::new("pod-lost");
     let router = scene.router("router-a", &Scene::template(|_| {}), &["--idle-ttl", "1m"]);
     let proxy = Proxy::start(router.address()).unwrap();
@@ -75,7 +75,7 @@ fn a_pod_that_is_lost_in_each_phase() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_router_that_is_killed_in_each_phase() {
+fn a_killed_router_ends_the_build_in_each_phase() {
     let mut scene = Scene::new("router-lost");
     let template = Scene::template(|_| {});
     for phase in Phase::ALL {
@@ -94,7 +94,7 @@ fn a_router_that_is_killed_in_each_phase() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn the_api_server_is_away_while_one_builds_and_one_starts() {
+fn a_build_and_a_starting_pod_outlast_a_lost_api_server() {
     let mut scene = Scene::new("api-away-busy");
     let _alone = scene.alone();
     let builds = scene.router("router-a", &Scene::template(|_| {}), &[]);
@@ -129,7 +129,7 @@ fn the_api_server_is_away_while_one_builds_and_one_starts() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_node_that_is_gone() {
+fn a_lost_node_ends_the_build() {
     let mut scene = Scene::new("node-gone");
     let machine = |number| Machine { number, memory: 8 << 10, apart: Some("fragile".to_owned()) };
     let node = KUBERNETES.read().unwrap().play(machine(2)).unwrap();
@@ -155,7 +155,7 @@ fn a_node_that_is_gone() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_node_whose_kubelet_is_silent() {
+fn a_build_outlasts_a_silent_kubelet() {
     let scene = Scene::new("kubelet-silent");
     let router = scene.router("router-a", &Scene::template(|_| {}), &[]);
     let proxy = Proxy::start(router.address()).unwrap();

@@ -10,7 +10,7 @@ use crate::scene::{CREATE, KUBERNETES, PATIENCE, POSTGRES, Scene};
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_router_without_helm() {
+fn the_manifests_give_two_routers_that_build() {
     let scene = Scene::new("manifests");
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| scene.file(name, ""));
     let host = format!("lantern-index-router.{}.svc", scene.namespace);

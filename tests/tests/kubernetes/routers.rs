@@ -28,7 +28,7 @@ impl Scene {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_router_that_is_killed_leaves_nothing_for_ever() {
+fn builders_of_a_killed_router_are_taken_over() {
     let mut scene = Scene::new("router-killed");
     let template = Scene::template(|_| {});
     let mut first = scene.router("router-a", &template, &["--min-builders", "2"]);
@@ -76,7 +76,7 @@ fn two_routers_share_the_places() {
 
 #[test]
 #[ignore = "needs Go, and minutes to build Kubernetes once: `cargo xtask test kubernetes`"]
-fn a_client_that_leaves_while_its_pod_starts() {
+fn a_starting_pod_is_deleted_when_its_client_leaves() {
     let mut scene = Scene::new("client-leaves");
     let sizes = ["--builder-min-memory", "4TB", "--builder-max-memory", "8TB", "--start-timeout", "5s"];
     let router = scene.router("router-a", &Scene::template(|_| {}), &sizes);

@@ -63,7 +63,7 @@ fn bytes_do_not_depend_on_workers() {
 }
 
 #[test]
-fn predicates_and_expressions() {
+fn bytes_of_partial_expression_indexes_do_not_depend_on_workers() {
     let mut scene = Scene::new("same_partial");
     let partial = CREATE.replace("WITH (external", "WITH (external = true, m = 8) WHERE id % 3 = 0 --");
     for create in [CREATE, &partial] {
@@ -77,7 +77,7 @@ fn predicates_and_expressions() {
 }
 
 #[test]
-fn concurrently_and_reindex() {
+fn reindex_and_concurrently_give_the_same_bytes() {
     let mut scene = Scene::new("same_reindex");
     let session = &mut scene.session;
     workers_of(session, "items", 0);
@@ -129,7 +129,7 @@ fn workers_notice_broken_hot_chains() {
 }
 
 #[test]
-fn partitions() {
+fn each_partition_has_its_own_number_of_workers() {
     let mut scene = Scene::new("same_partitions");
     let session = &mut scene.session;
     session

@@ -8,7 +8,7 @@ use harness::wait_for;
 use crate::scene::{CREATE, Scene, build, taken_part};
 
 #[test]
-fn no_worker_processes() {
+fn the_backend_reads_alone_without_worker_processes() {
     let mut scene = Scene::alone("max_worker_processes = 0");
     scene.workers(2);
     assert_eq!(taken_part(&build(&mut scene.session, CREATE).unwrap()), 0);
@@ -16,7 +16,7 @@ fn no_worker_processes() {
 
 /// The limit on workers applies to all sessions, so this test has its own cluster.
 #[test]
-fn as_many_workers_as_may_run_at_a_time() {
+fn max_parallel_workers_limits_the_workers() {
     let mut scene = Scene::alone("");
     scene.workers(2);
     for most in [0, 1, 2] {
@@ -27,7 +27,7 @@ fn as_many_workers_as_may_run_at_a_time() {
 
 /// Another session's query uses all dynamic shared memory segments that the server allows, until its end.
 #[test]
-fn no_dynamic_shared_memory() {
+fn the_backend_reads_alone_without_dynamic_shared_memory() {
     let mut scene = Scene::alone("max_connections = 10\nmax_wal_senders = 0\nmax_worker_processes = 4");
     scene.workers(2);
     let mut greedy = scene.watcher();

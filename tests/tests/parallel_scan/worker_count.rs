@@ -1,9 +1,9 @@
-//! What determines the number of workers, and which limits apply to all of them together?
+//! PostgreSQL decides on the number of workers, except that maintenance_work_mem does not lower it.
 
 use crate::scene::{Scene, build, taken_part};
 
 #[test]
-fn postgresql_decides() {
+fn postgresql_decides_how_many_workers_take_part() {
     let mut scene = Scene::new("decides");
     let session = &mut scene.session;
     session

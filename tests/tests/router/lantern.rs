@@ -30,7 +30,7 @@ fn table(rows: usize) -> Table {
 }
 
 #[test]
-fn they_get_their_indexes() {
+fn clients_of_lantern_get_their_indexes() {
     let router = router(&["--max-builders", "2"]);
     let tables = [table(2000), Table::random(Opclass::Cosine, 3000, 16, 9)];
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn a_lost_builder_resets_the_connection() {
 }
 
 #[test]
-fn who_leaves_frees_the_builder() {
+fn a_client_that_leaves_frees_its_builder() {
     let router = ready(&["--max-builders", "1"]);
     let mut client = Client::open(connect(router.address()), table(10).init());
     client.acknowledged().unwrap();
@@ -89,7 +89,7 @@ fn who_leaves_frees_the_builder() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn refusals_are_reported_as_text() {
     let router = ready(&["--max-builders", "1"]);
     let mut init = table(10).init();
     init.metric = 77;

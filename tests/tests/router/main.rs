@@ -164,7 +164,7 @@ fn a_router_that_dies_ends_the_statement() {
 }
 
 #[test]
-fn whoever_waits_may_leave() {
+fn a_queued_statement_can_be_cancelled() {
     let mut scene = Scene::new("leave", &["--max-builders", "1"]);
     let first = scene.build_until(Phase::Rows);
     let mut second = scene.another_session();
@@ -213,7 +213,7 @@ fn builders_that_do_not_start_are_an_error_at_once() {
 }
 
 #[test]
-fn a_list_of_builders_will_do() {
+fn listed_builders_are_used_and_verified() {
     let (first, second) = (Builder::start().unwrap(), Builder::start().unwrap());
     let address =
         |builder: &Builder| format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());

@@ -179,7 +179,7 @@ fn lanterns_clients_get_an_address_in_their_own_format() {
 }
 
 #[test]
-fn what_is_no_client_is_sent_away() {
+fn garbage_is_disconnected_and_counted() {
     let router = start(&[]);
     let mut stream = connect(router.address(), Greeting::router());
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();

@@ -94,7 +94,7 @@ fn a_restored_index_is_built_by_the_builder() {
 }
 
 #[test]
-fn without_the_library_once_the_option_is_gone() {
+fn a_dump_without_the_option_restores_without_the_library() {
     let builder = Builder::start().unwrap();
     let mut session = original(&builder, "leave_from");
     let stock = Cluster::start_with(PgConfig::require().unwrap(), "").unwrap();

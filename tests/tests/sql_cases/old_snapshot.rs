@@ -66,7 +66,7 @@ fn dead_rows_are_found_by_those_who_see_them() {
 }
 
 #[test]
-fn rows_updated_in_place() {
+fn rows_updated_in_place_are_indexed_by_their_new_values() {
     for external in [true, false] {
         let database = format!("in_place_{external}");
         let (mut session, mut old) = scene(&database, "fillfactor = 40", external);
