@@ -1,5 +1,5 @@
-//! How fast does a builder take rows? Frames from a socket into batches by one thread, and batches into an engine by another, which the
-//! pool's threads help.
+//! How fast does a builder take rows? One thread decodes frames from a socket into batches; another adds the batches to an engine, helped
+//! by the pool's threads.
 //!
 //! Prints megabytes of values per second, and CPU seconds per gigabyte of every thread that took part. `cargo bench -p
 //! lantern-index-benches --bench intake -- 128 768` measures these dimensions only.
@@ -132,7 +132,7 @@ fn add(engine: &mut dyn Engine, batches: &[Tuples]) {
     engine.add_all(&rows).expect("good rows");
 }
 
-/// Batches that are in memory.
+/// Adds batches that are already decoded to an engine.
 fn engine(frames: &Frames) {
     thread::scope(|scope| {
         noted(scope, "build", || {
@@ -151,7 +151,7 @@ fn both(frames: &Frames) {
     over_socket(frames, true);
 }
 
-/// Frames through a socket into batches, and into an engine or to nowhere.
+/// Decodes frames from a socket, and adds the rows to an engine if `store`.
 fn over_socket(frames: &Frames, store: bool) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");

@@ -53,8 +53,8 @@ pub struct Floor {
     /// Set `wal_compression`
     #[arg(long, value_name = "METHOD", default_value = "off")]
     wal_compression: String,
-    /// Cores of builders, and how many times faster than one core they build a graph; by default what was measured with 16, and what `bench
-    /// scaling --simulate` has computed for 64 and 60,000 rows of 384 dimensions, an upper bound (benches/results/2026-11-27-16-cores.md)
+    /// Builders of the critical path: cores, and how many times faster than one core they build a graph. The default for 16 was measured,
+    /// that for 64 is an upper bound by `bench scaling --simulate` (benches/results/2026-11-27-16-cores.md)
     #[arg(long, value_name = "CORES:TIMES", value_delimiter = ',', value_parser = cores, default_value = "16:9,64:28")]
     builders: Vec<(u32, f64)>,
     /// Name of the report in benches/results

@@ -52,10 +52,10 @@ pub struct Hard {
     /// Parts of names of families (tests/src/hard) [default: all families]
     #[arg(value_name = "FAMILY", value_delimiter = ',')]
     families: Vec<String>,
-    /// Instead of these families, so many whose structure is drawn at random
+    /// Number of families whose structure is drawn at random, in place of these families
     #[arg(long, value_name = "N", conflicts_with = "families")]
     drawn: Option<u64>,
-    /// The number of the first of them
+    /// Number of the first drawn family
     #[arg(long, value_name = "N", default_value_t = 1, requires = "drawn")]
     first: u64,
     #[arg(long, default_value_t = 20_000)]

@@ -144,7 +144,7 @@ impl Scaling {
             table.row([name.to_owned(), steps.to_string()].into_iter().chain(cells));
         }
         results.table(
-            "Sections that lose most, by threads idle while nothing but their tasks or the work before these runs",
+            "Sections that lose most, by the time of threads that wait for the section's tasks or for the work before them",
             &table,
         );
         Ok(())
@@ -156,7 +156,8 @@ impl Scaling {
     }
 }
 
-/// The steps until the last row, and those after it, for which the client waits: these begin with `rows`. A trial takes rows again later.
+/// The steps of the intake, and those after the last row, for which the client waits. The latter begin with the first step `rows`; a trial
+/// builds another graph and has one later.
 fn after_intake(steps: &[Step]) -> (&[Step], &[Step]) {
     steps.split_at(steps.iter().position(|step| matches!(step, Step::Alone("rows", _))).unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Makes memory available before a build is timed.
 //!
 //! A virtual machine may return unused memory to its host, and gets it back page by page, which costs several times as much as clearing a
-//! page. This would slow a build after a pause down.
+//! page. That would slow down a build after a pause.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

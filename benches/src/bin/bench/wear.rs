@@ -2,7 +2,7 @@
 //! rows on does a rebuild cost less than inserts?
 //!
 //! A streaming replica on the same machine replays the WAL of each step. It may slow the steps down, but its CPU seconds are not counted;
-//! those of the server's processes that send the WAL and tell its position are.
+//! those of the primary's WAL sender, and of the session that asks for the WAL's position, are.
 
 mod replica;
 
@@ -67,7 +67,7 @@ pub fn run(options: &Wear) -> Result<()> {
     results.finish()
 }
 
-/// What a step takes of the server, and of the replica.
+/// The cost of a step for the server, and for the replica.
 struct Step {
     cost: Cost,
     replay: Replay,
@@ -119,7 +119,7 @@ impl<'a> Bench<'a> {
         Ok((session, step))
     }
 
-    /// Runs a step and measures what it takes.
+    /// Runs a step and measures its cost.
     fn step(&self, what: impl FnOnce() -> Result<()>) -> Result<Step> {
         let follower = self.replica.follow(&self.cluster)?;
         let what = || what().inspect(|()| follower.end());
@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
             "external build, CPU s",
             "build in the database, CPU s",
             "new rows from which the external build takes less CPU",
-            "those in the database",
+            "from which the build in the database does",
         ]);
         for rows in [self.options.rows / 4, self.options.rows / 2, self.options.rows] {
             let (_, inside) = self.load(&format!("inside_{rows}"), rows, false)?;

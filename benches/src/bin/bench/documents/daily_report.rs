@@ -8,8 +8,8 @@ use super::super::results;
 use super::Benchmark;
 use super::section::{Part, Section};
 
-const INTRODUCTION: &str = "What articles about pgvector and about builds outside the database measured, measured again in small. Nothing waits for a disk (fsync is off): it is the processor's work that is compared. \
-Figures of different machines do not compare; what was measured here together does.";
+const INTRODUCTION: &str = "Repeats in small what articles about pgvector and external builds measured. fsync is off, so that the processor's work is compared, not a disk's. \
+Compare figures within this report only: those of other machines are different.";
 
 /// A report that keeps the sections of earlier runs on the same day.
 pub struct DailyReport {

@@ -18,7 +18,7 @@ use plot::{Plot, Series};
 
 const SOURCE: &str = "Theirs: Jonathan Katz, *Accelerate HNSW indexing and searching with pgvector on Amazon RDS for PostgreSQL* \
 (AWS Database Blog): 10,000,000 random vectors, pgvector 0.5.1, m = 16, ef_construction 64, all in memory, db.m7g.16xlarge \
-(64 cores). It tells no recall.";
+(64 cores). It reports no recall.";
 
 const THEIR_EF_SEARCH: [u32; 6] = [20, 40, 80, 200, 400, 800];
 /// The document's searches per second on m7g.16xlarge: dimensions, clients, and the rate at each ef_search.

@@ -59,7 +59,7 @@ pub struct Follower {
 impl Follower {
     /// The step ends now.
     pub fn end(&self) {
-        // If the thread has failed, `replay` tells.
+        // If the thread has failed, `replay` returns its error.
         let _ = self.over.send(Instant::now());
     }
 
@@ -75,7 +75,7 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// Bytes that the primary has written and the replica has not replayed. The primary is asked first, so that they are not too many.
+    /// Bytes that the primary has written and the replica has not replayed; never too many, as the primary is asked first.
     fn behind(&mut self) -> Result<u64> {
         let inserted: u64 = self.primary.value("SELECT pg_current_wal_insert_lsn() - pg_lsn '0/0'")?;
         Ok(inserted.saturating_sub(self.replayed()?))

@@ -8,16 +8,16 @@ const SOURCE: &str = "After J. Katz, \"Distributed queries for pgvector\" (2024)
 16 vCPUs, against two of them behind a smaller head; pgvector 0.6, m = 16, ef_construction = 256; one client.";
 
 const FORMS: &str = "2 nodes is the document's query: of the partitioned table, `ORDER BY distance LIMIT 10`. The head sends the nodes the \
-order but no limit, so that each sends the first 100 rows (`fetch_size`) with their vectors, and asks one node after the other \
+order but no limit, so that each returns the first 100 rows (`fetch_size`) with their vectors, and asks one node after the other \
 (Merge Append). 2 nodes, at once, is a query of each partition with its own limit, `SELECT id, distance FROM ((SELECT … FROM items_1 ORDER BY \
-distance LIMIT 10) UNION ALL (SELECT … FROM items_2 …) OFFSET 0) near ORDER BY distance LIMIT 10`: the limit is sent along too, and both nodes search \
-at the same time (Async Foreign Scan, PostgreSQL 15 or newer). All plans are checked. hnsw.ef_search comes to the nodes by the foreign servers' \
-`options '-c hnsw.ef_search=N'`.";
+distance LIMIT 10) UNION ALL (SELECT … FROM items_2 …) OFFSET 0) near ORDER BY distance LIMIT 10`: the limit is sent too, and both nodes search \
+at the same time (Async Foreign Scan, PostgreSQL 15 or newer). All plans are checked. The foreign servers' option \
+`options '-c hnsw.ef_search=N'` sets ef_search at the nodes.";
 
 const DIFFERS: &str = "What differs: far fewer rows, so that recall is higher at the same ef_search; cosine for all sets; and all servers, \
-builders and the client are on one machine with the cores named above and reach each other by sockets of it. So two nodes have no more \
-processors than one here, there is no network, which costs the document's two nodes most of their queries per second, and builds \
-at the same time take about as long as one after the other. Nothing is short of memory, here or there.";
+builders and the client share one machine with the cores named above. So two nodes have no more processors than one; there is no \
+network, which costs the document's two nodes most of their queries per second; and two builds at the same time take about as long \
+as one after the other. Memory suffices for all indexes, in the document too.";
 
 pub fn section(all: &[Measured]) -> Section {
     let mut section = Section::new("one node and two, behind a head with postgres_fdw", SOURCE);

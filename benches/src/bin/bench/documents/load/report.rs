@@ -9,10 +9,10 @@ const SOURCE: &str = "After AWS Database Blog, \"Load vector embeddings up to 67
 10 million x 768 (Cohere); m = 16, ef_construction = ef_search = 256.";
 
 const DIFFERS: &str = "What differs: far fewer rows, synthetic vectors that look like embeddings, and the cores named \
-above, which database and builder share, instead of 48. So the most that parallel workers can give here is the number of cores, where \
-theirs give 23 to 30 times; what the external build gives beyond that comes from another way of building. Their pgvector 0.5.1 is here \
-pgvector's build of today in one process, which is faster. The table is loaded once and by one session; their 1.0 is a load and a build \
-in one process, and so is ours. Binary codes are ranked again by the vectors of ef_search candidates; how much they lose depends on the vectors, here as there.";
+above, which database and builder share, instead of 48. So parallel workers speed a build up at most by the number of cores, theirs by 23 \
+to 30; a larger speed-up of the external build comes from its algorithm. In place of pgvector 0.5.1, the baseline is today's pgvector \
+in one process, which is faster. One session loads the table, once; in both tables, 1.0 is a load and a build in one process. \
+Of ef_search candidates by binary codes, the nearest by vectors are returned; the recall lost depends on the vectors.";
 
 pub fn section(all: &[Measured]) -> Section {
     let mut section = Section::new("whole, halved and binary vectors, loaded and indexed", SOURCE);

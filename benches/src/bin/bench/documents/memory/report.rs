@@ -12,12 +12,12 @@ with recall 0.9578; table and index 614 or 781 GB, shared buffers 250 to 350 GB.
 the network (R6g).";
 
 const DIFFERS: &str = "What differs: a ten-thousandth of their rows, synthetic vectors, and the cores named above, which clients \
-share with the database. Shared buffers hold the same share of the database's index as with them (250 of 781 GB), but the system's cache holds \
-all the rest: so these figures are given twice, the second time with the system made to forget the files again and again, so that pages \
-come from this machine's disk. Of that disk little is known; pages read per query are what transfers to another one. \
-The document has no builds: the first table is ours alone. Its limit is what a build needs without its vectors; a builder with \
-a spool has them in a file, whose pages the system may take away and does not count as the builder's own memory. In the database \
-maintenance_work_mem is the limit, and the graph that does not fit goes on as an index on disk, row by row, in shared buffers of 2 GB that are not counted here.";
+share with the database. Shared buffers hold the same share of the index as in the document (250 of 781 GB), but the page cache holds \
+the rest. So searches are measured twice, the second time with the files dropped from the page cache again and again, so that pages \
+are read from this machine's disk, whose speed is unknown; pages read per query hold for any disk. \
+The document measures no builds, the first table does. Its limit is the memory that a build needs without its vectors: a builder with \
+a spool keeps them in a file, whose pages are not counted as the builder's memory. In the database, the limit is maintenance_work_mem; \
+once the graph exceeds it, rows are inserted into the index one by one, in shared buffers of 2 GB that are not counted.";
 
 pub fn section(builds: &Builds, searches: &Searches) -> Section {
     let mut section = Section::new("indexes larger than memory", SOURCE);

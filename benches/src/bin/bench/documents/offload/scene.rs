@@ -65,7 +65,7 @@ impl Run {
         self.rate(self.span.0, self.span.1)
     }
 
-    /// Transactions per second in each phase: reading the table, waiting for the builder, writing pages.
+    /// Seconds and transactions per second of each phase: reading the table, waiting for the builder, writing pages. `None` without phases.
     pub fn by_phase(&self) -> Option<[(f64, f64); 3]> {
         let phases = self.built.phases?;
         let mut to = self.span.1;
