@@ -125,6 +125,8 @@ fn equal_rows_share_elements() {
         )
         .unwrap();
     index_and_search(&mut session, "");
+    let report = inspect(&CLUSTER, &mut session, "t_idx").unwrap();
+    assert!(report.contains(" 3 live, 0 deleted, 25 rows "), "{report}");
 }
 
 #[test]
