@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::{
     Builder, Cluster, Column, Metric, Recall, Session, copy_rows, data_set, exact_neighbors, inspect, recall,
@@ -65,8 +65,7 @@ fn insert_update_delete_vacuum_reindex() {
         inspect(&CLUSTER, &mut session, "ours_idx").unwrap();
         assert!(recall(&mut session, search, 200).unwrap() > 0.95);
     }
-    // Rebuild in the database.
-    // The option is only for builds: ALTER INDEX does not wait for those who read, and nobody waits for it.
+    // Rebuild in the database. The option concerns builds only, so ALTER INDEX waits for no reader.
     let mut reader = CLUSTER.session("dml").unwrap();
     reader.execute("BEGIN; SELECT count(*) FROM ours").unwrap();
     session.execute("SET lock_timeout = '10s'; ALTER INDEX ours_idx RESET (external)").unwrap();
@@ -139,17 +138,14 @@ fn vacuum_after_a_few_deletes_writes_little_wal() {
         // Several rows, since the in-degree of a single one is random.
         session.execute(&format!("DELETE FROM {table} WHERE id % 350 = 9; CHECKPOINT")).unwrap();
         let position: String = session.value("SELECT pg_current_wal_insert_lsn()").unwrap();
-        let start = Instant::now();
         session.execute(&format!("VACUUM (INDEX_CLEANUP ON) {table}")).unwrap();
-        let seconds = start.elapsed().as_secs_f64();
         let wal: f64 = session.value(&format!("SELECT pg_current_wal_insert_lsn() - '{position}'::pg_lsn")).unwrap();
-        costs.push((seconds, wal));
+        costs.push(wal);
     }
-    println!("vacuum (seconds, bytes of WAL): stock {:?}, ours {:?}", costs[0], costs[1]);
-    let ((_, stock_wal), (_, our_wal)) = (costs[0], costs[1]);
+    println!("vacuum, bytes of WAL: stock {}, ours {}", costs[0], costs[1]);
     // About twice as many pages change as in pgvector's own index. With layer-0 lists that are not full, VACUUM would search neighbors for
     // all elements, and write all pages several times.
-    assert!(our_wal <= 4.0 * stock_wal, "{costs:?}");
+    assert!(costs[1] <= 4.0 * costs[0], "{costs:?}");
 }
 
 #[test]

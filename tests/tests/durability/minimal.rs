@@ -19,7 +19,6 @@ fn little_is_logged_and_nothing_lost() {
         let set = format!("SET wal_skip_threshold = '{threshold}'");
         scene.session.execute(&set).unwrap();
         let before = log_bytes(&mut scene.session);
-        // In one transaction with a subtransaction that fails: a table that existed before, and a new one.
         scene
             .session
             .execute("CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)")
@@ -29,6 +28,7 @@ fn little_is_logged_and_nothing_lost() {
         if threshold == "0" {
             assert!(logged < 1e6, "{logged} bytes are logged");
         }
+        // A new table and its index in one transaction, after a subtransaction that is rolled back.
         for statement in [
             "BEGIN",
             "CREATE TABLE young (LIKE items)",

@@ -33,7 +33,7 @@ impl Scene {
         let mut session = CLUSTER.database(database).unwrap();
         let (base, _) = data_set("minilm-384").unwrap();
         copy_rows(&mut session, "items", Column::Vector, &base.truncated(ROWS)).unwrap();
-        let builder = patient_for_a_moment();
+        let builder = builder_that_drains_briefly();
         let proxy = Proxy::start(builder.address()).unwrap();
         builder.attach_through(&mut session, proxy.port()).unwrap();
         let files = CLUSTER.relation_files(database).unwrap();
@@ -71,7 +71,7 @@ impl Scene {
         if self.builder.pid().is_some() {
             self.builder.expect_idle(SOON).unwrap();
         } else {
-            self.builder = patient_for_a_moment();
+            self.builder = builder_that_drains_briefly();
             self.proxy = Proxy::start(self.builder.address()).unwrap();
             self.builder.attach_through(session, self.proxy.port()).unwrap();
         }
@@ -93,6 +93,6 @@ impl Drop for Scene {
 }
 
 /// A builder with a short drain timeout.
-fn patient_for_a_moment() -> Builder {
+fn builder_that_drains_briefly() -> Builder {
     Builder::start_with(&BuilderOptions::serve(&["--drain-timeout", "3s"])).unwrap()
 }

@@ -87,8 +87,8 @@ impl Scene {
             self.expect_whole();
         }
         self.session.execute(DROP).unwrap();
-        self.expect_expected_crashes(fault);
-        self.expect_expected_files(fault);
+        self.expect_crashes_of(fault);
+        self.expect_orphans_of(fault);
 
         // The next build works.
         if fault != Fault::KillBuilder {

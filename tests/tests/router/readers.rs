@@ -1,7 +1,5 @@
 //! Clients that read slowly or not at all.
 
-use std::time::Duration;
-
 use harness::{BuilderOptions, Direction, Phase, inspect, wait_for};
 
 use crate::scene::{CLUSTER, CREATE_QUICKLY, PATIENCE, Scene};
@@ -53,5 +51,4 @@ fn a_build_that_takes_too_long_is_ended() {
         "CREATE TABLE few AS SELECT * FROM items WHERE id <= 100; DROP TABLE items; ALTER TABLE few RENAME TO items";
     session.execute(&format!("RESET hnsw.external_index_max_rate; {few}")).unwrap();
     scene.build_and_drop();
-    std::thread::sleep(Duration::from_millis(100));
 }

@@ -46,7 +46,7 @@ impl Scene {
     }
 
     /// Checks that PostgreSQL has crashed if the fault does that, and otherwise has not.
-    pub fn expect_expected_crashes(&mut self, fault: Fault) {
+    pub fn expect_crashes_of(&mut self, fault: Fault) {
         let mut expected = self.crashes;
         let now = Crashes::count(&self.cluster);
         match fault {
@@ -63,7 +63,7 @@ impl Scene {
     }
 
     /// A crash leaves at most one file, as during pgvector's own builds; other faults leave none.
-    pub fn expect_expected_files(&mut self, fault: Fault) {
+    pub fn expect_orphans_of(&mut self, fault: Fault) {
         let now = self.cluster.orphaned_files(DATABASE).unwrap();
         let new: Vec<_> = now.iter().filter(|file| !self.orphans.contains(file)).collect();
         assert!(new.len() <= usize::from(fault.is_crash()), "{new:?}");
