@@ -45,13 +45,13 @@ pub fn expect_every_row(session: &mut Session, table: &str, inserted: u32) -> Re
     session.execute("RESET enable_seqscan; RESET hnsw.iterative_scan")?;
     let stored = ids(session, &format!("SELECT id FROM {table} WHERE v IS NOT NULL"))?;
     let all: BTreeSet<u32> = stored.iter().copied().collect();
-    ensure!(!all.is_empty(), "there are no rows to lead to");
+    ensure!(!all.is_empty(), "the table has no rows");
     let seen: BTreeSet<u32> = found.iter().copied().collect();
-    ensure!(found.len() == seen.len(), "the index leads to {} rows twice", found.len() - seen.len());
+    ensure!(found.len() == seen.len(), "the index returns {} rows twice", found.len() - seen.len());
     let missing: Vec<u32> = all.difference(&seen).copied().collect();
     let tolerated = missing.len() <= STRANDED && missing.iter().all(|&id| id >= inserted);
-    ensure!(tolerated, "the index leads to {} of {} rows; not to {missing:?}", seen.len(), all.len());
-    ensure!(seen.is_subset(&all), "the index leads to rows that are not in the table");
+    ensure!(tolerated, "the index returns {} of {} rows; {missing:?} are missing", seen.len(), all.len());
+    ensure!(seen.is_subset(&all), "the index returns rows that are not in the table");
     Ok(())
 }
 

@@ -109,7 +109,7 @@ pub fn failure(plan: &Plan, at: usize, error: &SqlError, documented: &Documented
         _ => true,
     };
     if !is_hit {
-        return Some(format!("failed, though the fault was not of its concern: {}", one_line(error)));
+        return Some(format!("failed, though the fault did not concern it: {}", one_line(error)));
     }
     let notice = match error {
         SqlError::Server(notice) => notice,

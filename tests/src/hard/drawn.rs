@@ -1,4 +1,4 @@
-//! Families whose structure is drawn at random, for what nobody thought of.
+//! Families whose structure is drawn at random, for data that no listed family covers.
 
 use protocol::{Metric, ValueType};
 
@@ -36,7 +36,7 @@ pub fn drawn(number: u64) -> &'static Family {
     let dims = between(random, fewest, 1000.0) as usize;
     let m = if random.below(2) == 0 { 16 } else { between(random, 2.0, 64.0) as u16 };
     let ef_construction = if random.below(2) == 0 { 64 } else { between(random, 8.0, 400.0) as u16 }.max(2 * m);
-    // So many that a build by insertion takes some seconds.
+    // A build by insertion takes some seconds.
     let most_rows = (300_000_000 / (dims + 32) / usize::from(ef_construction)).clamp(300, 20_000);
     let structure = Structure::drawn(random, dims);
     let why =
@@ -72,7 +72,7 @@ pub(super) struct Structure {
     shift: f32,
     length: Length,
     shape: Shape,
-    /// The share of rows that repeat one of so many others.
+    /// The share of rows that repeat an original, and the number of originals.
     repeated: (f32, usize),
     in_order: bool,
     queries: Queries,
@@ -100,7 +100,7 @@ enum Shape {
     Absolute,
     Positive,
     Rounded(f32),
-    /// So many of the dimensions are zero, others in each row.
+    /// This share of the dimensions is zero, drawn anew for each row.
     Zeros(f32),
 }
 
@@ -188,12 +188,12 @@ struct Parts {
     spreads: Vec<f32>,
     directions: Vec<Vec<f32>>,
     mean: Vec<f32>,
-    /// The seed of rows that are repeated.
+    /// The seed of the originals that rows repeat.
     seed: u64,
 }
 
 impl Parts {
-    /// A row, perhaps one that is repeated. `place`: of a row in a table that may be in order.
+    /// A row, or a repeated original. `place` is the row's place in the table; queries have none.
     fn row(&self, random: &mut Random, place: Option<Place>) -> Vec<f32> {
         let (share, originals) = self.structure.repeated;
         if share > 0.0 && random.unit() < share {

@@ -31,7 +31,7 @@ pub struct Family {
     pub m: u16,
     /// The index option `ef_construction`.
     pub ef_construction: u16,
-    /// The most rows to try, if the build in the database takes too long for more.
+    /// The most rows to try; the build in the database would take too long for more.
     pub most_rows: usize,
     draw: Draw,
 }
@@ -146,7 +146,7 @@ pub static FAMILIES: &[Family] = &[
         "chunks of documents with the same boilerplate among loose ones",
     ),
     vector("boilerplate-l2", L2, 128, dense::boilerplate, "the same, not normalised"),
-    vector("islands-cosine", COSINE, 128, dense::islands, "boilerplate chunks, searched for by their like"),
+    vector("islands-cosine", COSINE, 128, dense::islands, "boilerplate chunks, and queries like them"),
     vector("islands-l2", L2, 128, dense::islands, "the same, not normalised"),
     vector(
         "boilerplate-fine-cosine",
@@ -219,7 +219,7 @@ pub static FAMILIES: &[Family] = &[
         COSINE,
         128,
         dense::outlier_dimensions,
-        "transformers whose few dimensions dominate",
+        "transformers, in which a few dimensions dominate",
     ),
     vector("outlier-dimensions-l2", L2, 128, dense::outlier_dimensions, "the same by distance"),
     vector("hubs-l2", L2, 128, dense::hubs, "points near the middle that are near everybody"),
@@ -241,7 +241,7 @@ pub static FAMILIES: &[Family] = &[
     halfvec(vector("half-groups-cosine", COSINE, 96, dense::groups, "near-duplicates in half precision")),
     with(2, 16, usize::MAX, vector("m-2-l2", L2, 64, dense::embeddings, "the smallest lists")),
     with(4, 40, usize::MAX, vector("m-4-cosine", COSINE, 32, dense::embeddings, "small lists")),
-    with(5, 10, usize::MAX, vector("ef-construction-10-l2", L2, 32, dense::embeddings, "a build that is to be quick")),
+    with(5, 10, usize::MAX, vector("ef-construction-10-l2", L2, 32, dense::embeddings, "a quick build")),
     with(48, 400, 20_000, vector("m-48-l2", L2, 64, dense::embeddings, "long lists")),
     with(100, 200, 2_500, vector("m-100-l2", L2, 2000, dense::normal, "the longest lists, many dimensions")),
     with(
