@@ -14,7 +14,7 @@ const STRANDED: usize = 10;
 const VACUUMED: &str = "after VACUUM";
 /// The least number of transactions per writer, even if the build ends earlier.
 const LEAST: u32 = 100;
-/// The pause between a writer's transactions: at its end the statement inserts all new rows one by one, and must keep up with them.
+/// The pause between a writer's transactions: without it the statement, at its end, would insert too many missed rows one by one.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// Inserts rows, updates the indexed column and others, and deletes rows, in transactions of which some are
@@ -149,7 +149,7 @@ fn rows_written_during_a_build_are_indexed_once() {
     build_while_writing(&cluster, &mut session, "writers", "v");
 }
 
-/// The backend is slow at its rows, so that workers read most of the table.
+/// The leader is slowed down, so that workers read most of the table.
 #[test]
 fn rows_written_beside_parallel_workers_are_indexed_once() {
     let cluster = Cluster::start().unwrap();

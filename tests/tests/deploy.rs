@@ -36,7 +36,7 @@ fn instructions(path: &str) -> Vec<String> {
 #[test]
 fn images_can_fetch_the_crates_that_the_lock_file_names() {
     for path in ["deploy/Dockerfile", "deploy/postgres.Dockerfile"] {
-        // Rust's image has the certificates of authorities, PostgreSQL's has not.
+        // Rust's image has CA certificates, PostgreSQL's has not.
         let (mut has_certificates, mut builds) = (false, 0);
         for instruction in instructions(path) {
             match instruction.split_whitespace().next().unwrap() {
@@ -155,7 +155,7 @@ fn files_volumes_and_images_of_compose_exist() {
     }
     assert_eq!(mounted, declared);
     assert_eq!(built, images);
-    // Whoever has neither key nor token cannot be another.
+    // A service without the key cannot pose as the builder, and one without the token cannot build.
     let who = |volume: &str| -> Vec<&str> {
         let with = services.iter().filter(|(_, service)| mounts(service).iter().any(|(source, _)| *source == volume));
         with.map(|(name, _)| name.as_str()).collect()
@@ -175,7 +175,7 @@ impl Services {
         &self.compose["services"][name]
     }
 
-    /// A text in which the places of volumes and files are those on this machine.
+    /// Replaces the paths of mounts in a text by those on this machine.
     fn local(&self, service: &str, text: &str) -> String {
         let mut mounts = mounts(self.service(service));
         mounts.sort_by_key(|(_, place)| std::cmp::Reverse(place.len()));
@@ -208,7 +208,7 @@ fn the_services_of_compose_work_together() {
     let services = Services { compose: compose(), folder: Scratch::new("compose", 0o755).unwrap() };
     let program = binary().unwrap();
     let sh = Path::new("/bin/sh");
-    // What is there already stays.
+    // A second run keeps the files of the first.
     let made: Vec<[String; 2]> = (0..2)
         .map(|_| {
             services.run("certificate", &program, &strings(&services.service("certificate")["command"]));

@@ -39,11 +39,11 @@ fn at_random_bytes_without_logging() {
 /// When the server is killed.
 #[derive(Debug)]
 enum Moment {
-    /// The builder's stream stops at this byte, so that the backend has taken all that came before.
+    /// The builder's stream is stopped at this byte, so that the backend has processed all bytes before it.
     Stopped(u64),
-    /// This byte passes, and others behind it.
+    /// This byte passes, and the stream goes on.
     Passing(u64),
-    /// So long after the last pages have passed.
+    /// This long after the last pages have passed.
     After(Duration),
 }
 
@@ -58,7 +58,7 @@ enum Left {
 struct Crash {
     moment: Moment,
     reindex: bool,
-    /// While the stream stands there is a checkpoint.
+    /// A checkpoint runs while the stream is stopped.
     checkpoint: bool,
     /// The postmaster alone is killed, which its backends notice.
     postmaster_alone: bool,
@@ -117,7 +117,7 @@ fn rounds(settings: &str) {
     println!("{absent} absent, {old} old, {new} new, {unheard} of them committed without an answer");
 }
 
-/// A byte near the end of the builder's stream, the same in every build: the number of bytes of pages. Messages of progress come besides.
+/// A byte near the end of the builder's stream: the number of bytes of pages, the same in every build. Progress messages add some bytes.
 fn end_of_stream(scene: &mut Scene) -> u64 {
     scene.proxy.reset();
     scene.session.execute(CREATE).unwrap();
@@ -128,7 +128,7 @@ fn end_of_stream(scene: &mut Scene) -> u64 {
     pages
 }
 
-/// One crash in a build, and a build after it. Whether the statement succeeded, what is left, and whether that is the new file.
+/// One crash in a build, and a build after it. Returns whether the statement succeeded, what is left, and whether that is the new file.
 fn play(scene: &mut Scene, crash: &Crash, last: u64) -> (bool, Left, bool) {
     if crash.reindex {
         scene.session.execute(CREATE).unwrap();
@@ -170,7 +170,7 @@ fn play(scene: &mut Scene, crash: &Crash, last: u64) -> (bool, Left, bool) {
     (heard, left, renewed)
 }
 
-/// Starts the build, and comes back at the moment of the crash.
+/// Starts the build, and returns at the moment of the crash.
 fn start(scene: &Scene, crash: &Crash, last: u64) -> JoinHandle<Result<(), SqlError>> {
     let sql = if crash.reindex { REINDEX } else { CREATE };
     if let Moment::Stopped(byte) = crash.moment {

@@ -69,7 +69,7 @@ impl Scene {
             rig.build(&mut self.session, &sql(Form::Create));
         }
         let (result, is_damaged) = self.disturbed_build(&mut rig, random, fault, moment, &sql(form));
-        // After the last page the builder is only told that the client closes.
+        // After the last page the client only closes the connection, and altered bytes of that may go unnoticed.
         let is_late = matches!(moment, Moment::Late(..));
         assert!(!is_damaged || result.is_err() || is_late, "altered bytes were accepted at {moment:?}");
 

@@ -123,7 +123,7 @@ fn each_index_has_its_advice() {
 #[test]
 fn dead_rows_count_where_few_elements_are_sampled() {
     let mut session = database("indexes_wide");
-    // Of each element there are two pages, so that the pages read have at most 24 elements, a third of them deleted.
+    // Each element takes two pages, so that the pages read have at most 24 elements, a third of them deleted.
     session
         .execute(&format!(
             "CREATE TABLE wide (id int, v vector(1990)) WITH (autovacuum_enabled = off); \

@@ -58,7 +58,7 @@ fn a_correct_index_is_accepted() {
     inspect(&CLUSTER, &mut scene.session, "items_idx").unwrap();
 }
 
-/// The build fails if the index has other rows than were sent, in the announced number.
+/// Checks that the build fails if the index has as many rows as were sent, but other ones.
 fn rows_refused(scene: &mut Scene, case: &str, words: &str, change: fn(&mut Vec<Row>)) {
     scene.fails_with(case, (NOT_VALID, words), move |peer| {
         let hello = peer.accept()?;

@@ -24,7 +24,7 @@ fn ask(peer: &mut Peer) -> io::Result<Hello> {
     }
 }
 
-/// Reads what a client sends that could not reach its builder: it returns the ticket.
+/// Reads the ticket that a client returns because it could not reach its builder, and its Hello.
 fn ask_again(peer: &mut Peer) -> io::Result<Hello> {
     peer.send(&Greeting::router().to_bytes())?;
     match (peer.choice()?, peer.message()?) {

@@ -15,7 +15,7 @@ pub static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start().unwrap
 
 pub const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
-/// A bound against hanging, shorter than what else would end these statements. Which event did is in the error.
+/// A limit against hanging, shorter than any other timeout that would end these statements. The error tells what ended them.
 pub const SOON: Duration = Duration::from_secs(30);
 /// By how much a backend may grow, whatever a builder sends.
 const MEMORY: u64 = 24 << 20;
@@ -27,7 +27,7 @@ pub struct Scene {
     files: Vec<String>,
 }
 
-/// A failed build, with its time and memory.
+/// The error of a build, and how long after its end was asked for it failed.
 pub struct Failed {
     pub error: Notice,
     pub took: Duration,
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// Runs a build until `end` ends it, and checks that the backend does not grow meanwhile. `end` gets the backend's process id when the
-    /// script calls [`Peer::reached`].
+    /// script calls [`Peer::reached`], and returns the time from which the failure is measured.
     pub fn fails_by(
         &mut self,
         script: impl FnOnce(&mut Peer) -> io::Result<()> + Send + 'static,

@@ -71,7 +71,7 @@ fn only_codes_of_errors_are_taken() {
         assert_eq!((found.severity.as_str(), found.sqlstate.as_str()), ("ERROR", "08P01"), "{code:?}: {found}");
         assert!(found.detail.contains("is not an error code"), "{found}");
     }
-    // A pooler must not take PostgreSQL for ended.
+    // A pooler would take the codes of a shutdown or crash for those of PostgreSQL itself.
     let general = b"57000";
     for (code, shown) in
         [(b"57014", b"57014"), (b"40001", b"40001"), (b"57P01", general), (b"57P02", general), (b"57P03", general)]

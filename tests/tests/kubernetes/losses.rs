@@ -167,7 +167,7 @@ fn a_build_outlasts_a_silent_kubelet() {
     for pod in &pods {
         scene.kubectl(&["patch", pod, "--subresource=status", "--type=strategic", "--patch", &status.to_string()]);
     }
-    // Longer than a pod may be unready that has no build.
+    // Longer than a pod without a build may be unready.
     thread::sleep(Duration::from_secs(80));
     assert_eq!(scene.pods(), pods);
     proxy.reset();

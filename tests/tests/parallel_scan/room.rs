@@ -37,7 +37,7 @@ struct Waiting {
     workers: Vec<u32>,
 }
 
-/// Starts a build in a session of its own, and comes back when its workers wait.
+/// Starts a build in a session of its own, and returns when its workers wait.
 fn waiting(scene: &Scene) -> Waiting {
     let proxy = Proxy::start(scene.builder.address()).unwrap();
     proxy.stop_after(Direction::ToBuilder, 3 << 20);
@@ -106,7 +106,7 @@ fn workers_keep_to_the_rate_once_batches_are_full() {
     let last = notices.iter().find(|notice| notice.message.starts_with("indexed ")).unwrap();
     let scan = last.detail.split_once("Scan ").unwrap().1;
     let scan: f64 = scan.split_once(" s").unwrap().0.parse().unwrap();
-    // A batch and a tenth of a second's worth are free. At the rate for each process, it would take a third.
+    // A batch and a tenth of a second's worth are free. If each process had the rate, the scan would take a third.
     let (bytes, rate, batch) = (f64::from(ROWS * ROW), f64::from(8 << 20), f64::from(256 << 10));
     println!("{scan} s, {:.2} s by the rate", bytes / rate);
     assert!(scan > (bytes - batch) / rate - 0.3, "{scan} s");

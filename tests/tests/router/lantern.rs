@@ -49,8 +49,8 @@ fn clients_of_lantern_get_their_indexes() {
 #[test]
 fn a_lost_builder_resets_the_connection() {
     let router = ready(&[]);
-    // The client is lost while it sends rows, and while it waits for the file, when it would take the
-    // end of the stream for the end of the file.
+    // The builder is lost while the client sends rows, and while it waits for the file: without a reset the client would take
+    // the end of the stream for the end of the file.
     for waits in [false, true] {
         let table = table(2000);
         let mut client = Client::open(connect(router.address()), table.init());
@@ -135,7 +135,7 @@ fn the_owner_cancels_their_builds() {
 
 #[test]
 fn the_routers_time_limit_holds_for_their_builds() {
-    // Builders that the router starts have its limit themselves.
+    // A listed builder has no limit of its own; those that the router starts get its limit.
     let builder = Builder::start_with(&BuilderOptions { tls: false, ..BuilderOptions::default() }).unwrap();
     let address = format!("127.0.0.1:{}/{}", builder.address().port(), builder.status_address().port());
     let router = ready(&["--builders", "static", "--builder", &address, "--max-build-time", "5s"]);

@@ -130,7 +130,7 @@ fn a_builder_that_dies_before_it_takes_a_build_is_replaced() {
     let (session, result) = building.join().unwrap();
     scene.session = Some(session);
     result.unwrap();
-    // Not that its connection broke.
+    // The log says how the builder ended, not that its connection broke.
     let log = scene.router.log();
     let mut losses = log.lines().filter(|line| line.contains("builder lost before it took the build"));
     assert!(losses.all(|line| line.contains("signal 9")), "{log}");

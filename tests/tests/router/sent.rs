@@ -213,7 +213,7 @@ fn a_build_whose_listed_builder_starts_again_has_failed() {
     session.execute("SET hnsw.external_index_sslmode = 'require'").unwrap();
     let building = build_slowly(&mut scene);
     kill(first.pid().unwrap());
-    // As a service manager waits; builders tell the second of their start.
+    // The restarted builder must begin in another second: builders report their start in whole seconds.
     std::thread::sleep(Duration::from_millis(1100));
     let _again = Builder::start_with(&BuilderOptions { ports, ..BuilderOptions::serve(&[]) }).unwrap();
     let (_, result) = building.join().unwrap();
