@@ -133,7 +133,7 @@ fn the_builder_falls_silent() {
 }
 
 #[test]
-fn somebody_else_listens() {
+fn answers_of_another_server_are_reported() {
     let mut scene = Scene::new("stranger");
     for (secure, says) in
         [("on", &b""[..]), ("off", b""), ("on", b"HTTP/1.1 400 Bad Request\r\n\r\n"), ("off", &[255; 4096])]
@@ -217,8 +217,5 @@ fn four_builds_run_at_once() {
             });
         }
     });
-    let (code, status) = builder.get("/").unwrap();
-    assert_eq!(code, 200, "{status}");
-    assert!(status.contains("status"), "{status}");
     builder.expect_builds(4).unwrap();
 }
