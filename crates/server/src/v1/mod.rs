@@ -6,11 +6,11 @@
 
 mod answer;
 mod file;
+mod normalise;
 mod order;
 mod receive;
 mod send;
 mod session;
-mod unit;
 
 pub(crate) use file::send;
 pub(crate) use order::Lantern;

@@ -3,13 +3,13 @@ use pgvector::Metric;
 use protocol::Tuples;
 use protocol::v1::BuildOrder;
 
-use super::unit::Units;
+use super::normalise::Normaliser;
 
 /// How a Lantern client's rows are prepared.
 #[derive(Clone, Debug)]
 pub(crate) struct Lantern {
     /// Normalises values where the metric is cosine.
-    units: Option<Units>,
+    normaliser: Option<Normaliser>,
 }
 
 impl Lantern {
@@ -21,21 +21,21 @@ impl Lantern {
             rows_per_element: 1,
             ..BuildSpec::new(value_type, metric, dims, order.m, order.ef_construction)
         };
-        (spec, Self { units: (metric == Metric::Cosine).then(|| Units::new(value_type, dims)) })
+        (spec, Self { normaliser: (metric == Metric::Cosine).then(|| Normaliser::new(value_type, dims)) })
     }
 
     /// The rows as pgvector would index them, without those that pgvector skips.
     pub(crate) fn prepare(&mut self, rows: Tuples) -> Tuples {
-        match &mut self.units {
-            Some(units) => units.make(&rows),
+        match &mut self.normaliser {
+            Some(normaliser) => normaliser.normalise(&rows),
             None => rows,
         }
     }
 
-    /// Logs a warning if the values suggest that the client meant inner product.
+    /// Logs how many rows were left out, and warns if the values suggest that the client meant inner product.
     pub(crate) fn remark(&self) {
-        let Some(units) = &self.units else { return };
-        let (zeros, scaled) = (units.zeros(), units.scaled());
+        let Some(normaliser) = &self.normaliser else { return };
+        let (zeros, scaled) = (normaliser.zeros(), normaliser.scaled());
         if zeros > 0 {
             tracing::info!(rows = zeros, "vectors of length 0 are left out, as cosine has no angle for them");
         }

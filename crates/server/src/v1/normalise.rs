@@ -5,14 +5,14 @@ use protocol::{HEAP_TID_BYTES, Tuples};
 
 /// Normalises vectors to unit length, as pgvector does before it indexes them by cosine.
 #[derive(Clone, Debug)]
-pub(crate) struct Units {
+pub(crate) struct Normaliser {
     half: bool,
     value_len: usize,
     zeros: u64,
     scaled: u64,
 }
 
-impl Units {
+impl Normaliser {
     /// For `vector` and `halfvec`.
     pub(crate) fn new(value_type: ValueType, dims: u32) -> Self {
         let value_len = value_type.value_len(dims).unwrap_or(0);
@@ -30,7 +30,7 @@ impl Units {
     }
 
     /// Returns the rows with normalised vectors, without rows of norm zero.
-    pub(crate) fn make(&mut self, rows: &Tuples) -> Tuples {
+    pub(crate) fn normalise(&mut self, rows: &Tuples) -> Tuples {
         let mut tids = BytesMut::with_capacity(rows.count as usize * HEAP_TID_BYTES);
         let mut values = BytesMut::with_capacity(rows.values.len());
         let mut count = 0;
@@ -82,7 +82,7 @@ mod tests {
     use pgvector::ValueType;
     use protocol::Tuples;
 
-    use super::{Units, halves, singles};
+    use super::{Normaliser, halves, singles};
 
     fn rows(count: u32, values: Vec<u8>) -> Tuples {
         let tids = (0..count).flat_map(|row| [0, 0, 0, 0, row as u8 + 1, 0]).collect::<Vec<_>>();
@@ -90,32 +90,32 @@ mod tests {
     }
 
     #[test]
-    fn vectors_get_length_1_and_zeros_go() {
+    fn vectors_get_norm_1_and_zero_vectors_are_left_out() {
         let values: Vec<u8> = [3.0f32, 4.0, 0.0, -0.0, 0.6, 0.8].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let mut units = Units::new(ValueType::Vector, 2);
-        let made = units.make(&rows(3, values.clone()));
+        let mut normaliser = Normaliser::new(ValueType::Vector, 2);
+        let made = normaliser.normalise(&rows(3, values.clone()));
         assert_eq!((made.count, &made.tids[4..5], &made.tids[10..11]), (2, &[1][..], &[3][..]));
         assert_eq!(singles(&made.values[..8]).map(|x| x as f32).collect::<Vec<_>>(), [0.6, 0.8]);
         assert_eq!(made.values[8..], values[16..], "unit vectors stay as they are");
-        assert_eq!((units.zeros(), units.scaled()), (1, 1));
+        assert_eq!((normaliser.zeros(), normaliser.scaled()), (1, 1));
     }
 
     #[test]
-    fn halves_too() {
+    fn halfvec_values_get_norm_1() {
         let values: Vec<u8> =
             [3.0f32, 4.0, 60000.0, 0.0].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect();
-        let made = Units::new(ValueType::HalfVec, 2).make(&rows(2, values));
+        let made = Normaliser::new(ValueType::HalfVec, 2).normalise(&rows(2, values));
         let numbers: Vec<_> = halves(&made.values).collect();
         assert!((numbers[0] - 0.6).abs() < 1e-3 && (numbers[1] - 0.8).abs() < 1e-3, "{numbers:?}");
         assert_eq!(numbers[2..], [1.0, 0.0]);
     }
 
     #[test]
-    fn what_is_not_finite_stays_so() {
+    fn values_that_are_not_finite_stay_so() {
         let values: Vec<u8> = [f32::NAN, 1.0, f32::INFINITY, 1.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let made = Units::new(ValueType::Vector, 2).make(&rows(2, values));
+        let made = Normaliser::new(ValueType::Vector, 2).normalise(&rows(2, values));
         assert!(singles(&made.values[..8]).any(f64::is_nan) && singles(&made.values[8..]).any(f64::is_nan));
         let tiny: Vec<u8> = [f32::MIN_POSITIVE, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-        assert_eq!(singles(&Units::new(ValueType::Vector, 2).make(&rows(1, tiny)).values).next(), Some(1.0));
+        assert_eq!(singles(&Normaliser::new(ValueType::Vector, 2).normalise(&rows(1, tiny)).values).next(), Some(1.0));
     }
 }
