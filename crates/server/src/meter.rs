@@ -119,7 +119,7 @@ mod tests {
         const DIMS: u32 = 1000;
         let spec = BuildSpec::new(ValueType::Vector, Metric::L2, DIMS, 16, 64);
         let need = Need::new(&spec, 1).spooled_after(0);
-        // Room for 20,000 rows, but not for those and a quarter more.
+        // Room for 20,000 rows, but not for a quarter more.
         let limit = need.at_first(20_000);
         let client = Client::unnamed("127.0.0.1:1".parse().unwrap());
         let place = Admission::new(limit, 0).enter(need.at_first(10_000), &client).unwrap();

@@ -30,7 +30,7 @@ mod tests {
     use crate::hello::tests::hello;
 
     #[test]
-    fn machines_grow_with_the_rows() {
+    fn need_depends_on_rows_and_is_unbounded_without_an_estimate() {
         let hello = |value_type, dims, estimated_rows| Hello { value_type, dims, estimated_rows, ..hello() };
         let of = |rows| machine_for(need_of(&hello(ValueType::Vector, 1536, rows)));
         assert!((7..10).contains(&(of(1_000_000) >> 30)));

@@ -37,7 +37,7 @@ pub fn machine_for(bytes: u64) -> u64 {
 pub(crate) fn free() -> Option<u64> {
     let system = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let group = fs::read_to_string("/proc/self/cgroup").ok();
-    let groups = group.and_then(|text| of_groups(Path::new(GROUPS), own_group(&text)?));
+    let groups = group.and_then(|text| free_in_groups(Path::new(GROUPS), own_group(&text)?));
     Some(groups.map_or(system, |groups| groups.min(system)))
 }
 
@@ -52,8 +52,8 @@ fn own_group(text: &str) -> Option<&Path> {
 }
 
 /// The least memory left under the limits of a group and its ancestors; `None` if none has a limit.
-fn of_groups(root: &Path, own: &Path) -> Option<u64> {
-    within(own).ancestors().filter_map(|group| of_group(&root.join(group))).min()
+fn free_in_groups(root: &Path, own: &Path) -> Option<u64> {
+    within(own).ancestors().filter_map(|group| free_in_group(&root.join(group))).min()
 }
 
 /// The least limit of the groups in `text`, the content of `/proc/self/cgroup`, for cgroup v1 or v2; `None` if there is none.
@@ -82,7 +82,7 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-fn of_group(group: &Path) -> Option<u64> {
+fn free_in_group(group: &Path) -> Option<u64> {
     let limits = ["memory.max", "memory.high"].map(|file| number(&group.join(file)));
     let (limit, used) = (limits.into_iter().flatten().min()?, number(&group.join("memory.current"))?);
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -95,10 +95,10 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{default_limit, free, limit_of, limit_of_groups, machine_for, meminfo, of_groups, own_group};
+    use super::{default_limit, free, free_in_groups, limit_of, limit_of_groups, machine_for, meminfo, own_group};
 
     #[test]
-    fn the_system_says_kilobytes() {
+    fn meminfo_is_in_kilobytes() {
         let text = "MemTotal:  9 kB\nMemAvailable:    1024 kB\nBuffers: 1 kB\n";
         assert_eq!((meminfo(text, "MemAvailable:"), meminfo(text, "MemTotal:")), (Some(1 << 20), Some(9 << 10)));
         assert_eq!(meminfo("MemTotal:  9 kB\n", "MemAvailable:"), None);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_as_large_as_its_limit_asks() {
+    fn machine_for_is_the_inverse_of_the_default_limit() {
         for bytes in [0, 1, 12 << 20, 500 << 20, 7 << 30, 1 << 50] {
             let total = machine_for(bytes);
             assert!(limit_of(total) >= bytes, "{bytes}");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_both_kinds_of_groups() {
+    fn the_lowest_limit_of_either_cgroup_version_counts() {
         let root = tempfile::tempdir().unwrap();
         let set = |name: &str, text: &str| {
             let file = root.path().join(name);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn the_group_with_least_memory_left_counts() {
         let root = tempfile::tempdir().unwrap();
         let inner = root.path().join("outer/inner");
         fs::create_dir_all(&inner).unwrap();
@@ -145,14 +145,14 @@ mod tests {
             fs::write(group.join("memory.max"), max).unwrap();
             fs::write(group.join("memory.current"), current).unwrap();
         };
-        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), None);
+        assert_eq!(free_in_groups(root.path(), Path::new("outer/inner")), None);
         set(&inner, "max\n", "700\n");
         set(&root.path().join("outer"), "1000\n", "900\n");
         fs::write(root.path().join("outer/memory.stat"), "anon 5\ninactive_file 300\n").unwrap();
-        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), Some(400));
+        assert_eq!(free_in_groups(root.path(), Path::new("outer/inner")), Some(400));
         fs::write(inner.join("memory.high"), "750\n").unwrap();
-        assert_eq!(of_groups(root.path(), Path::new("outer/inner")), Some(50));
-        assert_eq!(of_groups(root.path(), Path::new("../elsewhere")), None);
+        assert_eq!(free_in_groups(root.path(), Path::new("outer/inner")), Some(50));
+        assert_eq!(free_in_groups(root.path(), Path::new("../elsewhere")), None);
         assert_eq!(own_group("1:cpu:/x\n0::/outer/inner\n"), Some(Path::new("outer/inner")));
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_values_count_as_they_are() {
+    fn sparse_values_count_by_their_mean_length() {
         let need = need(ValueType::SparseVec, 1000);
         assert!(need.of_rows(10_000, 100, 100 * 4000) > need.at_first(10_000) + 10_000 * 3000);
         assert!(need.of_rows(10_000, 100, 100 * 12) < need.at_first(10_000));

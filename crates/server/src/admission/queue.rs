@@ -9,7 +9,7 @@ use super::Reservation;
 
 /// The memory and build slots that builds share, and the queue of waiting builds.
 ///
-/// The queue is fair by client: builds are ordered by their client's running builds, fewest first, then by waiting time, longest first.
+/// Builds are admitted in the order of [`fair_order`].
 #[derive(Debug)]
 pub(crate) struct Admission {
     limit: u64,
@@ -93,7 +93,7 @@ impl Admission {
             return Err(NoPlace::BeyondClient(Never { needed: bytes, limit: limits.memory }));
         }
         let mut state = lock(&self.state);
-        // Behind a waiting build of its client it would have to wait, too.
+        // Counted even if memory is free: behind a waiting build of its client, this one waits too.
         if !limits.let_wait(state.queue.iter().filter(|entry| entry.client == key).count()) {
             return Err(NoPlace::Waiting(limits.waiting));
         }
@@ -152,8 +152,8 @@ impl Admission {
     }
 
     /// Admits builds in the order of the queue, and reserves their memory, up to the first build that has no room: small builds do not
-    /// overtake a large one. Called with every change, in the same critical section: otherwise a build would be reported as waiting for one
-    /// that has room itself.
+    /// overtake a large one. Called with every change, in the same critical section: otherwise a build could be reported as waiting behind
+    /// one that fits.
     fn admit(&self, state: &mut State) {
         while let Some(entry) = state.next().cloned() {
             let fits =
@@ -284,13 +284,13 @@ mod tests {
         let [a, also_a] = [enter(&admission, 1), enter(&admission, 1)];
         let b = admission.enter(1, &client("b", Limits::default())).unwrap();
         let positions = [&a, &also_a, &b].map(|place| place.take().unwrap_err().position);
-        assert_eq!(positions, [2, 3, 1], "b has nothing yet");
+        assert_eq!(positions, [2, 3, 1], "b has no running build");
         drop(running);
-        assert!(a.take().is_ok(), "none of both has anything, and a came first");
+        assert!(a.take().is_ok(), "neither has a running build, and a came first");
     }
 
     #[test]
-    fn a_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
+    fn a_client_s_limits_hold_back_only_its_own_builds() {
         let admission = Admission::new(100, 0);
         let limits = Limits { builds: 2, waiting: 2, memory: 50, rows: 0 };
         let enter = |bytes| admission.enter(bytes, &client("a", limits));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn small_builds_do_not_keep_their_client_s_large_one_waiting() {
+    fn small_builds_do_not_overtake_their_client_s_large_one() {
         let admission = Admission::new(100, 0);
         let limits = Limits { waiting: 2, memory: 50, ..Limits::default() };
         let enter = |bytes| admission.enter(bytes, &client("a", limits));
@@ -340,7 +340,7 @@ mod tests {
         assert!(b.take().is_err() && c.take().is_err(), "not before the first one");
         let running = a.take().unwrap();
         assert!(b.take().is_err(), "no room");
-        assert!(c.take().is_err(), "a small one does not overtake");
+        assert!(c.take().is_err(), "a small build does not overtake");
         assert_eq!((b.take().unwrap_err().position, c.take().unwrap_err().position), (1, 2));
         assert_eq!(b.take().unwrap_err().reason, "the build needs 70 bytes of memory; of 100 bytes, 40 bytes are free");
         drop(running);
@@ -352,19 +352,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_build_that_has_room() {
+    fn builds_that_fit_are_admitted_before_their_sessions_run() {
         let admission = Admission::new(100, 2);
         let [a, b, c] = [60, 40, 1].map(|bytes| enter(&admission, bytes));
         let second = b.take().expect("the first one's task has not run yet, but both have room");
         assert_eq!(c.take().unwrap_err().position, 1);
         drop(a);
-        assert_eq!(admission.standing().reserved, 41, "what was reserved for who left is free");
+        assert_eq!(admission.standing().reserved, 41, "the reservation of the build that left is free");
         drop((second, c));
         assert_eq!((admission.standing().reserved, admission.standing().builds), (0, 0));
     }
 
     #[test]
-    fn who_leaves_is_forgotten() {
+    fn a_client_that_leaves_the_queue_gives_up_its_position() {
         let admission = Admission::new(100, 1);
         let running = enter(&admission, 1).take().unwrap();
         let [a, b] = [2, 3].map(|bytes| enter(&admission, bytes));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_is_said_at_once() {
+    fn a_build_beyond_the_limit_is_refused_at_once() {
         let admission = Admission::new(100, 0);
         let error = admission.enter(101, &client("a", Limits::default())).unwrap_err();
         assert_eq!(error, NoPlace::Never(Never { needed: 101, limit: 100 }));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_takes_what_is_free() {
+    fn a_reservation_grows_by_what_is_free() {
         let admission = Admission::new(100, 0);
         let take = |bytes| enter(&admission, bytes);
         let (a, b): (Reservation, Reservation) = (take(40).take().unwrap(), take(30).take().unwrap());
@@ -398,7 +398,7 @@ mod tests {
         a.resize(20).unwrap();
         assert!(waiting.take().is_ok());
         b.release();
-        assert_eq!(b.resize(10), Ok(()), "after the end nothing is taken");
+        assert_eq!(b.resize(10), Ok(()), "a released reservation takes nothing");
         drop((a, b));
         assert_eq!(admission.standing().reserved, 0);
     }

@@ -6,11 +6,11 @@ use service::Client;
 use super::{Admission, NoPlace, Place};
 
 impl Admission {
-    /// Joins the queue with the need of as many of `all` threads as the memory limit allows. `need` is that of a number of threads, `bytes`
+    /// Joins the queue with as many of `all` threads as the memory limits allow. `need` returns the need with a number of threads, `bytes`
     /// its bytes.
     ///
-    /// Each thread needs memory for the leaf that it works on. Estimates for users, and the sizes of a router's pods, assume
-    /// [`Estimate::ASSUMED_THREADS`]: what fits by them must not be refused on a machine with more cores.
+    /// Each thread needs memory for its leaf. Estimates for users, and the sizes of a router's pods, assume
+    /// [`Estimate::ASSUMED_THREADS`]: a build that fits by these must not be refused on a machine with more cores.
     pub(crate) fn enter_with<N>(
         self: &Arc<Self>,
         all: u32,
