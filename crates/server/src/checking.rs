@@ -25,14 +25,14 @@ const MAX_SAMPLE: usize = 10_000;
 const MOST_VISITED: usize = 1 << 18;
 /// Elements that a thread compares with all sampled values between checks for cancellation.
 const CHUNK: usize = 1 << 10;
-/// Parts of the index whose lists threads check: enough for many threads, and few, as each may find a hundred problems.
+/// Ranges of blocks whose neighbor lists are checked in parallel: enough for many threads, but each may keep a hundred messages.
 const PARTS: u32 = 64;
 /// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
 /// values are, the more elements fit on a page.
 const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
 /// Bytes for frames in flight, and the fixed needs of each check.
 const FIXED: u64 = 12 << 20;
-/// The least bytes for elements: vectors are allocated with room for a thousand, even if there are fewer.
+/// The least bytes for elements: each `Vec` has room for a thousand, even if there are fewer.
 const KEPT_AT_LEAST: u64 = 4 << 20;
 
 /// The memory of a check.
@@ -97,7 +97,7 @@ impl<'a> Incoming<'a> {
         Ok(Self { pages, first: 0, keep, blocks: check.blocks, next, control, failure: None })
     }
 
-    /// Checks each page when it has arrived.
+    /// Verifies each page as it arrives.
     pub(crate) fn scan(mut self, value_type: ValueType, need: &CheckNeed) -> Result<Received, SessionError> {
         let scanned = until_stopped(|| Scanned::keeping_neighbors(&mut self, Some(value_type), need.elements));
         let scanned = scanned.map_err(|stopped| self.failure.take().unwrap_or(stopped))?;
@@ -105,7 +105,7 @@ impl<'a> Incoming<'a> {
         Ok(Received { scanned, neighbors, pages: self.pages })
     }
 
-    /// Waits for a page; pages are asked for in order.
+    /// Receives pages until `block` has arrived; blocks are read in order.
     fn receive(&mut self, block: u32) -> Result<(), SessionError> {
         while self.first + self.pages.len() as u32 <= block {
             let pages = (self.next)()?;
@@ -151,8 +151,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Checks what pages have to do with each other, and measures the recall of searches, unless the pages have errors that no insert has
-    /// caused.
+    /// Checks neighbor lists and reachability. Then measures the recall of searches, unless there are errors that no insert can have caused.
     pub(crate) fn check(
         self,
         spec: &BuildSpec,
@@ -163,7 +162,7 @@ impl Received {
     ) -> Result<Findings, SessionError> {
         let Self { scanned, neighbors, pages } = self;
         control.progress().enter(Phase::Graph, check.blocks.into());
-        let report = until_stopped(|| pool.run(|| together(scanned, check.blocks, &neighbors, control)))?;
+        let report = until_stopped(|| pool.run(|| verify(scanned, check.blocks, &neighbors, control)))?;
         let report = report.map_err(|error| too_large(&error, need))?;
         drop(neighbors);
         let mut findings = findings(&report);
@@ -179,7 +178,7 @@ impl Received {
 }
 
 /// One thread follows the links from the entry point, while the others check the lists of ranges of blocks.
-fn together(scanned: Scanned, blocks: u32, neighbors: &KeptNeighbors, control: &Control) -> Result<Report, TooLarge> {
+fn verify(scanned: Scanned, blocks: u32, neighbors: &KeptNeighbors, control: &Control) -> Result<Report, TooLarge> {
     let source = || Kept { neighbors, control };
     let start = |part: u32| (u64::from(blocks) * u64::from(part) / u64::from(PARTS)) as u32;
     let lists = |part| {
@@ -329,7 +328,7 @@ impl Sample<'_> {
     }
 }
 
-/// The ten smallest distances of each value, by exact search.
+/// For each query, the ten smallest distances of an exact search.
 fn exact(
     linked: &Linked<'_>,
     queries: &[Vec<u8>],

@@ -61,7 +61,7 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
     }
 }
 
-/// The memory for the check of an index.
+/// The memory for the check of an index, which must have pages.
 pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, Box<Refuse>> {
     if check.blocks == 0 {
         return Err(ErrorReport::new(SqlState::INVALID_PARAMETER, "index to check has no pages").refuse(0));
@@ -82,7 +82,7 @@ pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
         .refuse(0)
 }
 
-/// Checks what advice is asked for.
+/// Checks the parameters of a request for advice.
 pub(crate) fn check_ask(hello: &Hello, ask: &Ask) -> Result<(), Box<Refuse>> {
     check_range("k", ask.k, 1, MAX_EF_SEARCH, "")?;
     let wrong = |message: String| ErrorReport::new(SqlState::INVALID_PARAMETER, message).refuse(0);
@@ -148,13 +148,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_within_the_limits_is_taken() {
+    fn a_request_within_the_limits_gives_a_spec() {
         let spec = check(&hello(), 0).unwrap();
         assert_eq!((spec.dims, spec.m, spec.ef_construction, spec.expected_rows), (3, 16, 64, u64::from(u32::MAX)));
     }
 
     #[test]
-    fn the_rows_to_index_are_limited_and_nothing_else() {
+    fn max_rows_limits_builds_but_not_checks_or_advice() {
         let ask = Ask { table_rows: u64::MAX, k: 10, target_ppm: 950_000, queries: 100 };
         let build = Hello { estimated_rows: 11, ..hello() };
         assert!(check(&build, 11).is_ok());

@@ -32,8 +32,8 @@ pub(crate) enum Form {
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
 const QUEUE: usize = 4;
 
-/// Bytes of values from which batches that wait are not gathered any more: as many as the queue has of a usual client.
-const TOGETHER: usize = QUEUE * TUPLES_BATCH_BYTES;
+/// The engine gets waiting batches in one call, up to this many bytes of values: those of a queue full of batches of the usual size.
+const GATHER_BYTES: usize = QUEUE * TUPLES_BATCH_BYTES;
 
 /// Input of the build thread.
 pub(crate) enum Input {
@@ -184,10 +184,10 @@ impl Build {
                     (Input::Pages(_) | Input::EndOfIndex(_), _) => return Err(mixed()),
                 }
                 bytes += rows.last().map_or(0, |rows| rows.values.len());
-                if ended || bytes >= TOGETHER {
+                if ended || bytes >= GATHER_BYTES {
                     break;
                 }
-                // More that waits, so that the engine's threads share the work.
+                // Take waiting batches along: the engine's threads share the rows of one call.
                 let Ok(waiting) = self.input.try_recv() else { break };
                 next = waiting;
             }
@@ -211,7 +211,7 @@ impl Build {
             None => Err(BuildError::Cancelled.into()),
         };
         let index = Incoming::new(check, &mut next, &self.control)?.scan(self.spec.value_type, need)?;
-        // The session has found all pages to be there.
+        // The session has checked that all pages have arrived.
         let Some(Input::EndOfIndex(checksum)) = self.input.blocking_recv() else {
             return Err(BuildError::Cancelled.into());
         };

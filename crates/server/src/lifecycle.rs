@@ -122,9 +122,9 @@ pub(crate) fn log_failure(activity: &Activity, error: &SessionError) {
     }
 }
 
-/// Ends the session. `close` shuts the stream down and reads until the client closes it too: closing a socket with unread bytes resets the
-/// connection, and the client may lose what it has not read. Runs concurrently with the end of the build's thread. After that, no limit of the
-/// client counts the session: like a connection without a request, it makes room for others. `id` is its number.
+/// Ends the session with the number `id`. `close` shuts the stream down and reads until the client closes it too: closing a socket with unread
+/// bytes resets the connection, and the client may lose what it has not read. Meanwhile the build's thread ends. Then the connection is
+/// pending, like one without a request: it is closed if there are too many connections.
 pub(crate) async fn close(shared: &Shared, id: u64, build: Option<EndedBuild>, close: impl Future) {
     let outcome = build.as_ref().map(|build| build.outcome);
     let limit = if outcome == Some(Outcome::Succeeded) { shared.config.listening.idle_timeout } else { LINGER };

@@ -6,7 +6,7 @@ use hnsw::Control;
 use protocol::{Phase, Progress};
 use service::Stage;
 
-/// The progress of a session's build: first the engine's, then that of the pages. Clones share it.
+/// The progress of a build: first that of the engine, then that of the pages. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     control: Control,

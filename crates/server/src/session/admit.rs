@@ -131,7 +131,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 self.send(&BuilderMessage::Wait(Wait { position, reason })).await?;
             }
             tokio::select! {
-                // After a pause of the builder, what has arrived meanwhile counts before the time that has passed.
+                // If this process was paused, read what has arrived meanwhile before the client counts as silent.
                 biased;
                 () = changed => {}
                 () = self.shared.drain.cancelled() => {}

@@ -2,7 +2,7 @@ use protocol::ErrorReport;
 
 use crate::session_error::SessionError;
 
-/// Message and hint of an error as one text, which is all that the client shows.
+/// Message, detail and hint of an error as one text, which is all that the client shows.
 pub(super) fn of_error(error: &SessionError) -> String {
     error.report().as_ref().map_or_else(|| error.to_string(), of_report)
 }
@@ -20,7 +20,7 @@ mod tests {
     use super::of_report;
 
     #[test]
-    fn one_text_of_three() {
+    fn message_detail_and_hint_become_one_text() {
         let report = ErrorReport::new(SqlState::INTERNAL_ERROR, "no");
         assert_eq!(of_report(&report), "no");
         assert_eq!(of_report(&report.detail("Really.").hint("Try later.")), "no. Really. Try later");

@@ -25,7 +25,7 @@ use crate::ticket;
 /// How long a build may wait in the queue. Clients give up after 10 seconds without an answer.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// Serves a connection from the choice of the protocol on; `ticket` is what a router sent ahead, if it relays the client.
+/// Serves a connection whose client has chosen this protocol. If a router relays the client, it has sent a `ticket` first.
 pub(crate) async fn serve(
     stream: Box<dyn Transport>,
     shared: &Arc<Shared>,
@@ -76,7 +76,7 @@ struct Begun {
     meter: Meter,
 }
 
-/// Why there is none.
+/// Why no build has begun.
 enum NotBegun {
     Refused(Refusal, String),
     Ended(SessionError),
@@ -130,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(init.order(self.shared.config.lantern_inner_product)?)
     }
 
-    /// Authenticates the client.
+    /// Authenticates the client by its router's ticket, else by its certificate.
     fn admit(&self) -> Result<Client, (Refusal, String)> {
         if let Some(refuse) = self.shared.activity.refuses("builder") {
             return Err((Refusal::Draining, refuse.report.message));
