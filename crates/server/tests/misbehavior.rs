@@ -105,7 +105,7 @@ fn beside_a_good_build(builder: &Builder, work: impl FnOnce()) {
 }
 
 #[test]
-fn connections_without_a_request() {
+fn connections_without_a_request_are_closed_and_logged() {
     let builder = builder(|_| {});
     beside_a_good_build(&builder, || {
         let connect = || TcpStream::connect(builder.address).unwrap();
@@ -133,7 +133,7 @@ fn connections_without_a_request() {
 }
 
 #[test]
-fn clients_that_may_not() {
+fn refused_clients_are_logged() {
     let builder = builder(|_| {});
     beside_a_good_build(&builder, || {
         let mut wrong = builder.connect();
@@ -148,7 +148,7 @@ fn clients_that_may_not() {
 }
 
 #[test]
-fn a_client_without_its_certificate() {
+fn clients_without_certificate_or_tls_are_logged() {
     let pair = Pair::new();
     let builder = builder(|config| config.listening.access.tls = Some(pair.tls(Some(&pair.cert()))));
     let mut stranger = encrypted(builder.address, &pair.certificate, None, &rustls::version::TLS13);
@@ -162,7 +162,7 @@ fn a_client_without_its_certificate() {
 }
 
 #[test]
-fn clients_that_fall_silent() {
+fn a_silent_client_s_build_ends_and_is_logged() {
     let builder = builder(|_| {});
     beside_a_good_build(&builder, || {
         let mut silent = builder.connect();

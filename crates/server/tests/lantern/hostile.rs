@@ -1,4 +1,4 @@
-//! Clients that send invalid orders.
+//! Clients that send invalid orders or rows.
 
 use std::io::{Read, Write};
 
@@ -38,7 +38,7 @@ fn orders_beyond_the_limits_are_refused_with_a_text() {
 }
 
 #[test]
-fn any_order_is_answered_or_taken() {
+fn random_orders_are_accepted_or_answered_with_an_error() {
     let builder = Builder::start();
     let mut numbers = Numbers::new(3);
     let mut number = || (numbers.next().to_bits() >> 3) % 300;
@@ -63,7 +63,7 @@ fn any_order_is_answered_or_taken() {
 }
 
 #[test]
-fn an_order_that_does_not_come_is_not_waited_for() {
+fn an_incomplete_order_ends_at_the_handshake_timeout() {
     let builder = Builder::with(|config| config.listening.handshake_timeout = std::time::Duration::from_millis(200));
     let mut stream = connect(builder.address);
     stream.write_all(&table().init().to_bytes()[..30]).unwrap();
@@ -96,7 +96,7 @@ fn bad_rows_reset_the_connection() {
 }
 
 #[test]
-fn bits_are_taken_as_lanterns_server_did() {
+fn bit_vectors_of_33_dimensions_are_indexed() {
     let builder = Builder::start();
     // 33 bits are 5 bytes; the last 7 bits may have any value.
     let init = Init { metric: 8, quantization: 5, dims: 33, element_bits: 1, ..table().init() };
@@ -119,7 +119,7 @@ fn bits_are_taken_as_lanterns_server_did() {
 }
 
 #[test]
-fn noise_instead_of_rows_harms_nobody() {
+fn later_builds_succeed_after_random_bytes_instead_of_rows() {
     let builder = Builder::start();
     let mut numbers = Numbers::new(17);
     for _ in 0..20 {

@@ -97,7 +97,7 @@ const KINDS: [fn(Range<u64>); 9] = [
 ];
 
 #[test]
-fn tables_of_every_kind_are_searched_well() {
+fn recall_is_high_for_tables_of_every_kind() {
     KINDS.iter().for_each(|kind| kind(0..BUILDS));
 }
 
@@ -141,7 +141,7 @@ fn no_rows_are_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn vectors_as_long_as_pgvector_takes_pass_the_clients_window() {
+fn nodes_of_more_than_8_kib_pass_the_client_s_window() {
     // Nodes of more than 8 KiB; the file is a little larger than a window.
     let table = Table::random(Opclass::L2, 1350, 2000, 1);
     table.build(connect(builder(false).address)).unwrap();

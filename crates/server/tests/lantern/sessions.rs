@@ -24,7 +24,7 @@ fn begun(builder: &Builder, table: &Table) -> Client<TcpStream> {
 }
 
 #[test]
-fn two_at_once_and_one_of_ours() {
+fn two_lantern_builds_and_one_of_version_2_run_at_once() {
     let builder = Builder::start();
     let tables = [table(3000), Table::random(Opclass::Cosine, 2000, 16, 9)];
     let mut clients = tables.each_ref().map(|table| Client::open(connect(builder.address), table.init()));
@@ -59,7 +59,7 @@ fn a_scan_that_pauses_is_waited_for() {
 }
 
 #[test]
-fn rows_that_never_come_are_not_waited_for_longer_than_allowed() {
+fn max_rows_time_ends_a_build_whose_rows_do_not_come() {
     let builder = Builder::with(|config| config.max_rows_time = Some(Duration::from_millis(300)));
     // Not `begun`: the build may have ended before its gauge is read.
     let mut client = Client::open(connect(builder.address), table(100).init());
@@ -67,7 +67,7 @@ fn rows_that_never_come_are_not_waited_for_longer_than_allowed() {
     eventually("the build fails", || builder.builds("failed") == 1);
 }
 
-/// Leaves a build and begins another one.
+/// Leaves the build of `client` and begins another one.
 fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> Client<TcpStream> {
     drop(client);
     builder.settle();
@@ -75,7 +75,7 @@ fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> C
 }
 
 #[test]
-fn who_leaves_ends_the_build() {
+fn a_build_ends_when_its_client_leaves() {
     let builder = Builder::start();
     let table = table(5000);
     // The client leaves while it sends rows, and after the last one.
@@ -95,7 +95,7 @@ fn who_leaves_ends_the_build() {
 }
 
 #[test]
-fn a_builder_that_stops_tells_who_waits_and_resets_who_sends() {
+fn shutdown_resets_a_client_that_sends_rows() {
     let builder = Builder::with(|config| config.drain_timeout = Duration::from_millis(100));
     let table = table(1000);
     let mut client = begun(&builder, &table);
@@ -103,7 +103,7 @@ fn a_builder_that_stops_tells_who_waits_and_resets_who_sends() {
     builder.shutdown.drain.cancel();
     let until = Instant::now() + Duration::from_secs(30);
     let failure = loop {
-        assert!(Instant::now() < until, "the client is never told");
+        assert!(Instant::now() < until, "the connection is never reset");
         match client.row([0, 0, 0, 0, 1, 0], &[0; 128]) {
             Ok(()) => thread::sleep(Duration::from_millis(20)),
             Err(failure) => break failure,
@@ -150,7 +150,7 @@ fn an_owner_cancels_a_queued_client() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn a_build_beyond_the_memory_limit_is_refused_with_the_limit() {
     let builder = Builder::with(|config| config.memory_limit = 1 << 20);
     let Err(Failure::Reported(text)) = table(10).build(connect(builder.address)) else { panic!("it fits") };
     assert!(text.contains("of memory, the builder has 1048576"), "{text}");
@@ -167,7 +167,7 @@ fn more_rows_than_memory_reset_the_connection() {
 }
 
 #[test]
-fn a_builder_that_belongs_to_a_router_says_so() {
+fn without_a_ticket_clients_need_a_flag_of_the_builder() {
     let keys = Arc::new(TicketKeys::from_text(&"0123456789abcdef".repeat(4)));
     let gate = |builder: &str| Some(Arc::new(TicketGate::new(keys.clone(), builder.to_owned())));
     let builder = Builder::with(|config| config.tickets = gate("b1"));
@@ -182,7 +182,7 @@ fn a_builder_that_belongs_to_a_router_says_so() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_given_up() {
+fn a_client_that_does_not_read_is_reset() {
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(300));
     let table = Table::random(Opclass::L2, 3000, 1000, 3);
     let mut client = begun(&builder, &table);
@@ -202,7 +202,7 @@ fn a_client_that_does_not_read_is_given_up() {
 }
 
 #[test]
-fn with_tls_too() {
+fn a_build_succeeds_over_tls() {
     let pair = Pair::new();
     let builder = Builder::with(|config| config.listening.access.tls = Some(pair.tls(None)));
     let stream = encrypted(builder.address, &pair.certificate, None, &rustls::version::TLS13);
@@ -212,7 +212,7 @@ fn with_tls_too() {
 }
 
 #[test]
-fn a_client_that_closes_its_half_has_left() {
+fn a_client_that_closes_its_sending_side_has_left() {
     let builder = Builder::start();
     let table = table(2000);
     let mut client = begun(&builder, &table);

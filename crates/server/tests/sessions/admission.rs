@@ -51,7 +51,7 @@ fn queued(builder: &Builder, position: u32) -> Client<TcpStream> {
 }
 
 #[test]
-fn eight_builds_that_need_three_times_the_limit() {
+fn eight_builds_stay_within_the_limit_and_in_order() {
     let limit = need() * 8 / 3;
     let builder = Builder::with(|config| config.memory_limit = limit);
     let rows = Rows::new(ROWS as usize, DIMS);
@@ -111,7 +111,7 @@ fn eight_builds_that_need_three_times_the_limit() {
 }
 
 #[test]
-fn what_never_fits_is_refused_at_once() {
+fn a_build_beyond_the_memory_limit_is_refused_at_once() {
     let builder = Builder::with(|config| config.memory_limit = 64 << 20);
     let mut first = builder.connect();
     first.hello(hello(4));
@@ -129,7 +129,7 @@ fn what_never_fits_is_refused_at_once() {
 }
 
 #[test]
-fn who_waits_may_cancel_or_leave() {
+fn a_waiting_client_may_cancel_or_leave() {
     let builder = Builder::with(|config| config.max_builds = 1);
     let mut running = builder.connect();
     running.hello(hello(DIMS));
@@ -142,7 +142,7 @@ fn who_waits_may_cancel_or_leave() {
         Some(BuilderMessage::Wait(wait)) => assert_eq!(wait.position, 2),
         other => panic!("{other:?}"),
     }
-    // A client that closes with unread messages resets the connection, which may be another reason.
+    // Closing with unread messages would reset the connection, and the builder might log another reason.
     leaving.half_close();
     while leaving.next().is_some() {}
     match staying.news() {
@@ -163,7 +163,7 @@ fn who_waits_may_cancel_or_leave() {
 }
 
 #[test]
-fn who_waits_in_silence_is_forgotten() {
+fn a_waiting_client_that_sends_no_heartbeats_is_removed() {
     let builder = Builder::with(|config| {
         config.max_builds = 1;
         config.listening.idle_timeout = Duration::from_secs(3);
@@ -187,7 +187,7 @@ fn who_waits_in_silence_is_forgotten() {
 }
 
 #[test]
-fn the_queue_does_not_outlive_the_daemon() {
+fn shutdown_refuses_waiting_builds() {
     let builder = Builder::with(|config| config.max_builds = 1);
     let mut running = builder.connect();
     running.hello(hello(4));
@@ -203,9 +203,9 @@ fn the_queue_does_not_outlive_the_daemon() {
 }
 
 #[test]
-fn more_rows_than_expected() {
+fn builds_outgrow_their_estimate_until_no_memory_is_free() {
     let builder = Builder::with(|config| config.memory_limit = 3 * need());
-    // Without an estimate: memory is reserved as rows arrive.
+    // One row estimated: more memory is reserved as rows arrive.
     let mut growing = builder.connect();
     growing.hello(sized(1));
     growing.index_of(&Rows::new(ROWS as usize, DIMS), 100);

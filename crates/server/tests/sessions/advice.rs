@@ -36,7 +36,7 @@ fn advice(builder: &Builder, hello: Hello) -> Advice {
 }
 
 #[test]
-fn choices_are_useful_and_grow_with_the_table() {
+fn choices_reach_the_target_and_grow_with_the_table() {
     let builder = Builder::start();
     let small = advice(&builder, asking(ROWS, ask()));
     println!("{small:#?}");
@@ -54,13 +54,13 @@ fn choices_are_useful_and_grow_with_the_table() {
     assert!(large.index_bytes > 300 * small.index_bytes && large.build_ms > small.build_ms);
     let given = advice(&builder, asking(ROWS, Ask { queries: 300, ..ask() }));
     assert_eq!((given.rows, given.queries), (1700, 300));
-    // Fewer rows than the table was thought to have, and all that it has.
+    // Fewer rows come than announced, so these are all rows of the table, whatever its estimate.
     let counted = advice(&builder, asking(2 * ROWS, Ask { table_rows: 3 * ROWS as u64 / 2, ..ask() }));
     assert_eq!(first(&counted).index_bytes, small.index_bytes);
 }
 
 #[test]
-fn questions_without_an_answer() {
+fn invalid_questions_and_samples_are_errors() {
     let builder = Builder::start();
     let refused = |hello: Hello| builder.connect().refused(hello);
     for (wrong, text) in [

@@ -10,7 +10,7 @@ use crate::support::{Builder, Client, Rows, Stream, hello};
 const DIMS: u32 = 24;
 const ROWS: usize = 3000;
 
-/// Pages of a good index.
+/// The pages of a valid index.
 fn index(builder: &Builder) -> Vec<PageBytes> {
     let mut client = builder.connect();
     client.hello(hello(DIMS));
@@ -54,7 +54,7 @@ fn check(builder: &Builder, pages: &[PageBytes], sample: u32) -> (Findings, Done
 }
 
 #[test]
-fn a_good_index_and_a_damaged_one() {
+fn findings_tell_a_good_index_from_a_damaged_one() {
     let builder = Builder::start();
     let mut pages = index(&builder);
     let (good, done) = check(&builder, &pages, 100);
@@ -101,7 +101,7 @@ fn low_recall_is_reported() {
 }
 
 #[test]
-fn pages_come_in_order_and_as_many_as_were_said() {
+fn pages_out_of_order_or_other_than_announced_are_errors() {
     let builder = Builder::start();
     let some = vec![[0u8; PAGE_SIZE]; 3];
     let pages = |first_block, count: usize| {
@@ -144,6 +144,6 @@ fn memory_is_reserved_before_pages_are_sent() {
     assert_eq!(refuse.report.sqlstate.as_str(), "22023");
     let reserved = |sample| builder.connect().admitted(asking(1000, sample));
     assert!((1000 * PAGE_SIZE as u64..64 << 20).contains(&reserved(1)), "{}", reserved(1));
-    // Only searches need the pages once they are verified.
+    // With a sample, verified pages and the value of one row are kept for searches.
     assert_eq!(reserved(1) - reserved(0), 1001 * PAGE_SIZE as u64);
 }

@@ -1,6 +1,6 @@
 //! Builds that end early without an error: cancelled, abandoned, forgotten, shut down.
 //!
-//! That a build ended early is seen by what the client is told in place of a Layout or pages, and by its outcome, not by a clock.
+//! That a build ended early shows in the error that the client receives instead of a Layout or pages, and in the outcome, not in the time.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ fn cancel_while_pages_are_sent() {
 }
 
 #[test]
-fn leaving_is_cancelling() {
+fn disconnecting_cancels_the_build() {
     let builder = Builder::start();
     let mut client = builder.connect();
     client.hello(hello(4));
@@ -89,7 +89,7 @@ fn leaving_is_cancelling() {
 }
 
 #[test]
-fn leaving_while_the_builder_is_behind() {
+fn disconnecting_while_all_queues_are_full_cancels_the_build() {
     // An engine that does its work while rows arrive.
     let builder = Builder::with(|config| config.engine = hnsw::EngineKind::Usearch);
     let mut client = builder.connect();
@@ -109,7 +109,7 @@ fn leaving_while_the_builder_is_behind() {
 }
 
 #[test]
-fn silence_while_rows_are_due() {
+fn silence_while_rows_are_due_ends_the_build() {
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_secs(5));
     let mut client = builder.connect();
     client.hello(hello(4));
@@ -126,7 +126,7 @@ fn silence_while_rows_are_due() {
 }
 
 #[test]
-fn silence_before_the_hello() {
+fn silence_before_the_hello_ends_the_connection() {
     let builder = Builder::with(|config| config.listening.handshake_timeout = Duration::from_secs(1));
     let mut silent = builder.connect_raw();
     assert_eq!(silent.next(), None);
@@ -136,7 +136,7 @@ fn silence_before_the_hello() {
 }
 
 #[test]
-fn pages_left_unread() {
+fn a_client_that_reads_no_pages_is_cancelled() {
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_secs(2));
     let _client = paging(&builder);
     expect_cancelled(&builder);
@@ -159,7 +159,7 @@ fn shutdown_lets_builds_end() {
 }
 
 #[test]
-fn shutdown_does_not_wait_forever() {
+fn builds_end_after_the_drain_timeout() {
     let builder = Builder::with(|config| config.drain_timeout = Duration::from_millis(200));
     let mut client = building(&builder);
     builder.shutdown.drain.cancel();
@@ -169,7 +169,7 @@ fn shutdown_does_not_wait_forever() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait() {
+fn abort_does_not_wait_for_the_drain_timeout() {
     let builder = Builder::start();
     let mut client = building(&builder);
     builder.shutdown.drain.cancel();
@@ -178,7 +178,7 @@ fn a_second_signal_does_not_wait() {
 }
 
 #[test]
-fn connections_too_many_wait() {
+fn connections_beyond_the_limit_wait() {
     let builder = Builder::with(|config| config.listening.max_connections = 1);
     let mut first = builder.connect();
     first.hello(hello(4));
@@ -197,7 +197,7 @@ fn a_client_that_stays_after_its_build_locks_nobody_out() {
     let mut first = builder.connect();
     first.hello(hello(4));
     first.index_of(&Rows::new(10, 4), 10);
-    // Its socket stays open; of an idle client's limit of minutes, only the shortest is due here.
+    // The first client's socket stays open, for up to the idle timeout of ten minutes; the second must not wait for that.
     let second = TcpStream::connect(builder.address).unwrap();
     second.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let _ = Client::greeted(second);

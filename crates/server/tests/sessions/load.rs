@@ -67,7 +67,7 @@ fn bad(kind: usize, stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[test]
-fn half_of_sixty_four_misbehave() {
+fn builds_succeed_beside_as_many_misbehaving_clients() {
     let builder = Builder::with(|config| {
         config.listening.handshake_timeout = Duration::from_secs(5);
         config.listening.idle_timeout = Duration::from_secs(5);
@@ -89,14 +89,14 @@ fn half_of_sixty_four_misbehave() {
     assert_eq!(builder.builds("succeeded"), PAIRS as u64);
     let closed = |reason| builder.metric(&format!("lantern_index_connections_closed_total{{reason=\"{reason}\"}}"));
     let of_each_kind = PAIRS as u64 / 8;
-    eventually("those who said nothing are gone", || closed("timeout") >= of_each_kind);
+    eventually("silent connections are closed", || closed("timeout") >= of_each_kind);
     assert!(closed("protocol") >= of_each_kind, "{}", builder.get("/metrics"));
     let refused = builder.metric("lantern_index_builds_refused_total{reason=\"memory\"}");
     assert_eq!(refused, of_each_kind, "too many rows claimed");
 }
 
 #[test]
-fn connections_without_a_word_keep_nobody_out() {
+fn silent_connections_do_not_lock_clients_out() {
     let builder = Builder::with(|config| config.listening.max_connections = 10);
     let _silent: Vec<_> = (0..30).map(|_| TcpStream::connect(builder.address).unwrap()).collect();
     for _ in 0..5 {

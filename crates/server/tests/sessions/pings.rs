@@ -19,7 +19,7 @@ fn ended(builder: &Builder) -> u64 {
 }
 
 #[test]
-fn a_ping_says_what_the_builder_has() {
+fn a_pong_has_threads_free_memory_and_version() {
     let builder = Builder::start();
     let mut client = builder.connect();
     for _ in 0..2 {
@@ -35,7 +35,7 @@ fn a_ping_says_what_the_builder_has() {
 }
 
 #[test]
-fn a_build_may_follow() {
+fn a_build_may_follow_a_ping() {
     let builder = Builder::start();
     let mut client = builder.connect();
     ping(&mut client);
@@ -44,7 +44,7 @@ fn a_build_may_follow() {
 }
 
 #[test]
-fn a_ping_is_no_build() {
+fn a_ping_during_a_build_is_an_error() {
     let builder = Builder::start();
     let mut client = builder.connect();
     client.hello(hello(4));
@@ -54,7 +54,7 @@ fn a_ping_is_no_build() {
 }
 
 #[test]
-fn a_hundred_pings_are_enough() {
+fn the_101st_ping_is_an_error() {
     let builder = Builder::start();
     let mut client = builder.connect();
     (0..100).for_each(|_| _ = ping(&mut client));
@@ -63,7 +63,7 @@ fn a_hundred_pings_are_enough() {
 }
 
 #[test]
-fn pings_do_not_keep_a_connection() {
+fn pings_do_not_extend_the_handshake_timeout() {
     let builder = Builder::with(|config| config.listening.handshake_timeout = Duration::from_secs(5));
     let mut client = builder.connect();
     ping(&mut client);

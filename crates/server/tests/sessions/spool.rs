@@ -33,7 +33,7 @@ fn rows() -> Rows {
 }
 
 #[test]
-fn values_go_to_a_file_without_a_name() {
+fn values_go_to_an_unlinked_file() {
     let dir = tempfile::tempdir().unwrap();
     let builder = builder(dir.path());
     let mut client = builder.connect();
@@ -45,7 +45,7 @@ fn values_go_to_a_file_without_a_name() {
 }
 
 #[test]
-fn who_has_outgrown_the_memory_goes_on_in_the_spool() {
+fn a_build_that_outgrows_memory_continues_in_the_spool() {
     let dir = tempfile::tempdir().unwrap();
     let builder = builder(dir.path());
     let mut client = builder.connect();
@@ -54,7 +54,7 @@ fn who_has_outgrown_the_memory_goes_on_in_the_spool() {
 }
 
 #[test]
-fn a_directory_that_is_gone_ends_the_build() {
+fn a_missing_spool_directory_ends_the_build() {
     let dir = tempfile::tempdir().unwrap();
     let builder = builder(&dir.path().join("not-there"));
     let mut client = builder.connect();
@@ -90,6 +90,6 @@ fn a_full_disk_inside() {
 }
 
 #[test]
-fn a_full_disk_ends_the_build_alone() {
+fn a_full_disk_ends_no_other_build() {
     run_in_namespace("--mount", &["true"], "spool::a_full_disk_inside");
 }

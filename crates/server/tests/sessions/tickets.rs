@@ -69,7 +69,7 @@ fn without_a_good_ticket_there_is_no_build() {
     }
     let mut client = builder.connect();
     client.send(&ClientMessage::Ping(protocol::Ping::default()));
-    assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "whoever asks whether it is there needs none");
+    assert!(matches!(client.next(), Some(BuilderMessage::Pong(_))), "a ping needs no ticket");
 }
 
 /// Sends a Lantern order of vectors with four dimensions, with `ticket` ahead of it, as a router does.
@@ -118,7 +118,7 @@ fn the_limit_of_rows_in_a_ticket_holds_for_lanterns_protocol() {
 }
 
 #[test]
-fn lanterns_clients_come_with_their_routers_ticket() {
+fn relayed_lantern_clients_need_a_valid_ticket() {
     let (builder, key) = builder();
     let ticket = issue(&key, "mine");
     assert_eq!(lantern(&builder, &ticket), ACK);

@@ -45,7 +45,7 @@ fn errors_arrive_over_tls() {
 }
 
 #[test]
-fn a_client_that_leaves_without_goodbye_has_left() {
+fn a_client_that_does_not_close_tls_counts_as_left() {
     let pair = Pair::new();
     let builder = builder(&pair);
     for ends_its_half in [true, false] {
@@ -90,7 +90,7 @@ fn plaintext_clients_get_no_greeting() {
 }
 
 #[test]
-fn clients_show_a_certificate_where_that_is_wanted() {
+fn a_client_ca_makes_client_certificates_mandatory() {
     let (own, client) = (Pair::new(), Pair::new());
     let builder = Builder::with(|config| config.listening.access.tls = Some(own.tls(Some(&client.cert()))));
     for version in [&TLS13, &TLS12] {
@@ -106,7 +106,7 @@ fn clients_show_a_certificate_where_that_is_wanted() {
 }
 
 #[test]
-fn a_new_certificate_leaves_builds_alone() {
+fn a_reloaded_certificate_does_not_affect_running_builds() {
     let own = Pair::new();
     let tls = own.tls(None);
     let builder = Builder::with(|config| config.listening.access.tls = Some(tls.clone()));
@@ -142,7 +142,7 @@ fn tokens_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn other_machines_get_in_encrypted_and_known() {
+async fn listening_beyond_loopback_needs_tls_and_authentication() {
     let bind = |access| {
         let listening =
             Listening { host: "0.0.0.0".to_owned(), port: 0, status_port: 0, access, ..Listening::default() };

@@ -63,7 +63,7 @@ fn rows_before_hello() {
 }
 
 #[test]
-fn refusals() {
+fn invalid_requests_are_refused() {
     let builder = Builder::start();
     let refuse = builder.connect().refused(hello(2001));
     assert_eq!(refuse.report.sqlstate.as_str(), "54000");
