@@ -9,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The size of a read while the length of the frame is unknown.
 const READ_BYTES: usize = 16 << 10;
 
-/// Payloads of this size and more lie in memory that is used again. The system would have to clear new memory for each, page by page.
+/// Payloads of at least this size reuse the memory of earlier ones: the system would clear new memory for each, page by page.
 const LARGE: usize = 64 << 10;
 
-/// The most payloads whose memory is kept for that: more than are on their way from a connection to its build, which are four that the build
-/// takes, four in its queue, and one that waits for the queue.
+/// The most payloads whose memory is kept for reuse: more than are usually in flight from a connection to its build, which are four that the
+/// engine takes at once, four in the queue, and one that waits for the queue.
 const SPARE: usize = 10;
 
 /// Why a frame could not be read.
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if self.buffer.spare_capacity_mut().is_empty() || self.buffer.is_empty() {
                 self.buffer.reserve(READ_BYTES);
             }
-            // Not into the next frame, whose bytes would have to be moved out of a payload's memory.
+            // Read no bytes of the next frame: they would have to be moved out of this payload's memory.
             let room = self.missing().min(self.buffer.spare_capacity_mut().len());
             if self.stream.read_buf(&mut (&mut self.buffer).limit(room)).await? == 0 {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(self.cut_off().into()) };
@@ -101,14 +101,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.spare.push_back(frame.payload.clone());
     }
 
-    /// Takes the memory of the oldest payload for the empty buffer, if nobody else has that payload any more.
+    /// Makes the memory of the oldest payload the empty buffer, if nothing else refers to it any more.
     fn reuse(&mut self) {
         if self.spare.front().is_some_and(Bytes::is_unique)
             && let Some(payload) = self.spare.pop_front()
             && let Ok(mut memory) = payload.try_into_mut()
         {
             memory.clear();
-            // The header's bytes were before the payload's.
+            // The memory began with the frame's header, which was split off.
             memory.reserve(memory.capacity() + HEADER_BYTES);
             self.buffer = memory;
         }
@@ -209,7 +209,7 @@ mod tests {
     use super::{CodecError, FrameReader, FrameWriter};
 
     #[tokio::test]
-    async fn frames_pass_a_narrow_pipe_whole() {
+    async fn frames_pass_a_pipe_of_seven_bytes() {
         let (near, far) = duplex(7);
         let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
         let progress = BuilderMessage::Progress(Progress { phase: 1, done: 2, total: 3 });
@@ -230,9 +230,8 @@ mod tests {
         tokio::join!(sending, receiving);
     }
 
-    /// Some payloads are kept for a while: nothing is written over them.
     #[tokio::test]
-    async fn large_payloads_stay_as_they_are() {
+    async fn payloads_that_are_still_held_are_not_overwritten() {
         let (near, far) = duplex(100_000);
         let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
         let pages = |at: u32| 1 + at as usize * 7 % 40;
@@ -256,7 +255,7 @@ mod tests {
                 assert_eq!(frame.payload.len(), 8 + pages(at) * PAGE_SIZE);
                 kept.push_back((at, frame.payload));
                 at += 1;
-                // From one frame to twelve at a time.
+                // Holds one frame at first, twelve at the end.
                 while kept.len() > 1 + at as usize / 17 {
                     let (at, payload) = kept.pop_front().unwrap();
                     assert!(payload[8..].iter().all(|&byte| byte == at as u8), "frame {at}");
@@ -267,9 +266,8 @@ mod tests {
         tokio::join!(sending, receiving);
     }
 
-    /// As long as payloads are dropped in time, their memory serves the next.
     #[tokio::test]
-    async fn memory_of_large_payloads_is_used_again() {
+    async fn memory_of_dropped_payloads_is_reused() {
         let (near, far) = duplex(100_000);
         let (mut reader, mut writer) = (FrameReader::new(near), FrameWriter::new(far));
         let sending = async move {
@@ -281,20 +279,20 @@ mod tests {
             writer.shutdown().await.unwrap();
         };
         let receiving = async {
-            // The reader has the only other handle of a payload that is dropped, so it stays in memory.
+            // Each payload is dropped at once, so that the reader always reuses the same memory.
             for at in 0..20 {
                 drop(reader.next().await.unwrap().unwrap());
                 assert_eq!(reader.spare.len(), 1, "frame {at}");
             }
             reader.next().await.unwrap().unwrap();
-            assert!(reader.spare.is_empty(), "memory is kept after the last of them");
+            assert!(reader.spare.is_empty(), "memory is kept after a small frame");
             assert!(reader.next().await.unwrap().is_none());
         };
         tokio::join!(sending, receiving);
     }
 
     #[tokio::test]
-    async fn a_stranger_sends_no_long_frame() {
+    async fn payloads_of_unauthenticated_clients_are_limited() {
         let mut bytes = BytesMut::new();
         let (head, body, _) = encode_pages(4, Bytes::from(vec![5; 9 * PAGE_SIZE]));
         bytes.extend_from_slice(&head);

@@ -69,11 +69,11 @@ pub struct Turn<'a, B> {
     pub held_back: bool,
 }
 
-/// Orders a queue, whose order is that of arrival, by the number of the client's running and earlier waiting builds, fewest first. Builds
-/// with equal numbers keep their order. `running` are a client's running builds.
+/// Orders a `queue`, given in order of arrival, by how many builds of the same client run or wait ahead of each build: fewest first, then by
+/// arrival. `running` returns a client's running builds.
 ///
-/// Each build counts as running for the later ones of its client, and all of these wait for one that is held back. Otherwise small builds could
-/// keep a client's large one waiting for ever.
+/// A waiting build counts as running for its client's later builds. If it is held back, they are too: otherwise small builds could keep a
+/// client's large one waiting forever.
 pub fn fair_order<B>(queue: &[B], asks: impl Fn(&B) -> Asks, running: impl Fn(&str) -> Share) -> Vec<Turn<'_, B>> {
     let mut clients: HashMap<Arc<str>, (Share, bool)> = HashMap::new();
     let turned = queue.iter().map(|build| {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_takes_its_turns_in_order() {
+    fn clients_take_turns_within_their_limits() {
         let limits = Limits { builds: 3, memory: 100, ..Limits::default() };
         // A client and the memory of its build.
         let queue = [("a", 60), ("a", 50), ("a", 10), ("b", 200), ("c", 40), ("c", 40)];
@@ -108,9 +108,9 @@ mod tests {
         let expected = [
             (("a", 60), false),
             (("b", 200), false),
-            // Not with the first.
+            // Exceeds the memory limit, counting the first.
             (("a", 50), true),
-            // It would fit, and waits for the one before.
+            // Would fit, but waits behind the one before.
             (("a", 10), true),
             (("c", 40), false),
             // A fourth build.
