@@ -86,13 +86,13 @@ impl Access {
     }
 
     /// Checks whether the daemon may listen at its address: beyond loopback it needs TLS and authentication, unless the
-    /// configuration waives them. With `otherwise_asked`, clients authenticate by a router's ticket.
+    /// configuration waives them. Tickets of a router count as authentication: `with_tickets`.
     ///
     /// # Errors
     /// If other machines can reach an address that does not meet these conditions.
-    pub async fn check_exposure(&self, host: &str, port: u16, otherwise_asked: bool) -> Result<(), DaemonError> {
+    pub async fn check_exposure(&self, host: &str, port: u16, with_tickets: bool) -> Result<(), DaemonError> {
         let encrypted = self.tls.is_some() || self.allow_plaintext_beyond_loopback;
-        let asked = self.asks_clients() || otherwise_asked || self.allow_anonymous;
+        let asked = self.asks_clients() || with_tickets || self.allow_anonymous;
         if encrypted && asked {
             return Ok(());
         }
@@ -122,7 +122,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     #[test]
-    fn a_token_names_its_client() {
+    fn a_token_gives_its_client_s_name_and_limits() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("tenant-a {TOKEN} builds=2\nfedcba9876543210\n")).unwrap();
         let access = Access { tokens: Some(Arc::new(Tokens::open(file.path()).unwrap())), ..Access::default() };
@@ -140,11 +140,11 @@ mod tests {
         let pings = [None, Some(""), Some(TOKEN), Some("wrong")];
         let answered = pings.map(|token| access.answer_ping("router", peer, token).is_ok());
         assert_eq!(answered, [true, false, true, false]);
-        assert!(Access::default().answer_ping("router", peer, Some("")).is_ok(), "no tokens are demanded");
+        assert!(Access::default().answer_ping("router", peer, Some("")).is_ok(), "the daemon has no tokens");
     }
 
     #[tokio::test]
-    async fn strangers_are_let_in_only_on_purpose() {
+    async fn listening_beyond_loopback_needs_tls_and_authentication_or_waivers() {
         let open = Access { allow_plaintext_beyond_loopback: true, ..Access::default() };
         assert!(open.check_exposure("127.0.0.1", 1, false).await.is_ok());
         let error = open.check_exposure("0.0.0.0", 1, false).await.unwrap_err().to_string();

@@ -26,7 +26,7 @@ use crate::{Closed, Metrics, Outcome, Readiness, Refusal, Role, Throttle, Tls, l
 
 pub(crate) use build::{ELEMENT_PHASES, phase_name};
 
-/// The most log lines about errors of peers per period.
+/// The most log lines about errors of peers per [`PEER_ERRORS_PERIOD`].
 const PEER_ERRORS: u32 = 20;
 const PEER_ERRORS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -188,9 +188,8 @@ impl Activity {
         lock(&self.state).set_threads(threads);
     }
 
-    /// Sets the limit of memory that all builds together may reserve, and a function that returns how much is reserved, which
-    /// must not block. That may be less than the sum over running builds: a build's memory is released before its last pages
-    /// are sent.
+    /// Sets the limit of memory that all builds together may reserve, and a function that returns the bytes reserved, which must not
+    /// block. They may be less than the sum over running builds: a build's memory is released before its last pages are sent.
     pub fn set_memory(&self, limit: u64, reserved: impl Fn() -> u64 + Send + Sync + 'static) {
         lock(&self.state).memory_limit = Some(limit);
         self.metrics.memory_limit.set(as_gauge(limit));
@@ -213,8 +212,8 @@ impl Activity {
         Some(self.tls.get()?.validity()?.1)
     }
 
-    /// Adds a client's request for a build, whose id the session's span gets. Control characters in its texts are replaced, and
-    /// the label is dropped unless labels are shown.
+    /// Adds a client's request for a build, and records the build's id in the session's tracing span. Control characters in the label are
+    /// replaced; the label is dropped unless labels are shown.
     #[must_use]
     pub fn queue(self: &Arc<Self>, mut subject: Subject) -> Queued {
         tracing::Span::current().record("build", &subject.build);
@@ -306,12 +305,12 @@ impl Activity {
 
     fn refuse(&self, key: u64, reason: Refusal, text: String) {
         self.metrics.refused(reason);
-        self.change(|state| state.turn_away(key, Outcome::Refused, text));
+        self.change(|state| state.end_waiting(key, Outcome::Refused, text));
     }
 
     fn end_waiting(&self, key: u64, outcome: Outcome, reason: String) {
         self.metrics.count(outcome);
-        self.change(|state| state.turn_away(key, outcome, reason));
+        self.change(|state| state.end_waiting(key, outcome, reason));
     }
 
     /// Bytes of memory reserved by builds; for a router, on its builders.
@@ -371,13 +370,13 @@ fn as_gauge(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The start of a peer's text, with control and bidirectional characters replaced.
+/// The first 200 characters of a peer's text, with control and bidirectional characters replaced.
 #[must_use]
 pub fn printable(text: &str) -> String {
     harmless(text).chars().take(200).collect()
 }
 
-/// A text of others for a terminal, with control and bidirectional characters replaced.
+/// A text from elsewhere, made safe for a terminal: control and bidirectional characters are replaced.
 #[must_use]
 pub fn harmless(text: &str) -> String {
     let harmful = |c: char| {

@@ -115,7 +115,7 @@ mod tests {
     use protocol::Phase;
 
     #[tokio::test]
-    async fn the_socket_of_the_next_daemon_stays() {
+    async fn a_daemon_does_not_remove_its_successor_s_socket() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let start = || AdminSocket::start(&path, Arc::new(Activity::new(Role::Builder, "0", false).unwrap())).unwrap();

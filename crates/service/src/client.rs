@@ -115,7 +115,7 @@ mod tests {
     use super::{Client, Limits};
 
     #[test]
-    fn a_client_is_written_and_read() {
+    fn parse_restores_what_to_text_wrote() {
         for (name, address) in [(Some("tenant-a"), "::1"), (None, "10.0.0.7"), (Some("two words"), "10.0.0.7")] {
             let client = Client {
                 name: name.map(Into::into),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_before_addresses() {
+    fn the_key_is_the_name_or_else_the_address() {
         let mut client = Client::unnamed("[::ffff:10.0.0.7]:5432".parse().unwrap());
         assert_eq!(&*client.key(), "10.0.0.7");
         client.name = Some("tenant-a".into());

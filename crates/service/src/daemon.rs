@@ -88,7 +88,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens for clients and for status requests. Clients may authenticate by tickets as well, `with_tickets`.
+    /// Listens for clients and for status requests. Tickets of a router count as authentication: `with_tickets`.
     ///
     /// # Errors
     /// If an address cannot be used, or is reachable by other machines without TLS or authentication.
@@ -143,7 +143,7 @@ impl Daemon {
         self.ending.clone()
     }
 
-    /// Says on the status port that builds are accepted. Connections wait for [`Self::run`], which says so, too.
+    /// Reports on the status port that builds are accepted, as [`Self::run`] does. Connections wait in the listen backlog until then.
     pub fn ready(&self) {
         self.activity.set_readiness(Readiness::Ready);
     }
@@ -176,7 +176,7 @@ impl Daemon {
             () = shutdown.abort.cancelled() => {}
         }
         drop(listener);
-        // Only now, if there was no delay: who sees it can rely on it that no connection is accepted.
+        // Only now, unless there was a delay: whoever sees it can rely on connections being refused.
         activity.set_readiness(Readiness::Draining);
         drain.cancel();
         tasks.close();

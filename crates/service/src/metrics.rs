@@ -217,7 +217,7 @@ impl Metrics {
         if build.outcome == Outcome::Succeeded {
             let spent = build.phases;
             let spent = [spent.rows, spent.graph, spent.repair, spent.order, spent.pages];
-            // A router does not see the phases of redirected builds and of Lantern's clients, and takes them for the first phase.
+            // A router does not see the phases of redirected builds and of Lantern's clients: all their time is in the first phase.
             let seen = build.has_made_pages() && spent[1..].iter().any(|&seconds| seconds > 0.0);
             for (phase, seconds) in PHASES.into_iter().zip(spent).filter(|_| seen) {
                 self.phases.with_label_values(&[phase_name(phase)]).observe(seconds);
@@ -298,7 +298,7 @@ mod tests {
     use crate::{Closed, Refusal};
 
     #[test]
-    fn every_metric_is_there_from_the_start() {
+    fn counters_start_at_zero_with_all_labels() {
         let text = Metrics::new("1.2.3", crate::Role::Builder).unwrap().render().unwrap();
         for line in [
             "lantern_index_builds_total{outcome=\"succeeded\"} 0",

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_with_and_without_a_file() {
+    fn messages_go_to_sockets_with_and_without_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let named = UnixDatagram::bind(&path).unwrap();

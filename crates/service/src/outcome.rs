@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed,
     /// The client cancelled, disconnected or was silent for too long, or the daemon shut down.
     Cancelled,
-    /// It has never begun, or advice was asked for and there is none, as on a small table.
+    /// The build never began, or no advice is possible, for instance on a small table.
     Refused,
 }
 
@@ -85,13 +85,13 @@ impl Refusal {
 /// Why a connection was closed before its request: the label `reason` of `lantern_index_connections_closed_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The client has shown no certificate that is taken.
+    /// The client has presented no certificate, or none that is accepted.
     Certificate,
     /// The TLS handshake failed otherwise.
     Tls,
-    /// It did not use a known protocol.
+    /// The client uses no known protocol, or violates it.
     Protocol,
-    /// It sent no request in time.
+    /// The client sent no request in time.
     Timeout,
     /// There are too many connections.
     Limit,

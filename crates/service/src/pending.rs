@@ -35,7 +35,7 @@ pub struct PendingConnection {
 }
 
 impl PendingConnections {
-    /// Adds a connection, identified by its number: when it begins, and when its request has ended.
+    /// Adds a connection by its number: when it is accepted, and again when its request has ended.
     pub fn enter(&self, id: u64) -> PendingConnection {
         let close = CancellationToken::new();
         lock(&self.list).push_back(Entry { id, since: Instant::now(), close: close.clone() });
@@ -81,7 +81,7 @@ mod tests {
     use super::PendingConnections;
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_that_is_not_settled_makes_room() {
+    async fn the_oldest_pending_connection_is_closed() {
         let pending = PendingConnections::default();
         let [a, b, c] = [1, 2, 3].map(|id| pending.enter(id));
         pending.settle(1);

@@ -68,7 +68,7 @@ struct Part {
     of: Arc<dyn Reload>,
     /// Versions of the files at the last reload.
     versions: Vec<Version>,
-    /// Whether that failed. It is repeated until it does not: a file may become readable without a change of its content.
+    /// Whether that reload failed. Then each check repeats it: a file may become readable without a change of its version.
     is_failing: bool,
 }
 

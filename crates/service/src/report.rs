@@ -97,7 +97,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The subject of a client's Hello. Lantern's clients send none: theirs has what they order.
+    /// The subject of a client's Hello; for a Lantern client, of a Hello with the parameters that it orders.
     #[must_use]
     pub fn new(id: u64, peer: SocketAddr, client: &Client, hello: &Hello) -> Self {
         Self {
@@ -118,10 +118,9 @@ impl Subject {
 
 /// The id of a build: the client's, or a new one if the client sends none or an invalid one.
 fn build_id(hello: &Hello) -> String {
-    let is_number =
-        |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_id = |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     // Without random numbers, only the session's number identifies the build.
-    if is_number(&hello.build_id) { hello.build_id.clone() } else { random::<8>().unwrap_or_default() }
+    if is_id(&hello.build_id) { hello.build_id.clone() } else { random::<8>().unwrap_or_default() }
 }
 
 /// A running build.
@@ -167,7 +166,7 @@ pub struct QueuedReport {
     pub memory_bytes: u64,
     /// Seconds since it was queued.
     pub waiting_seconds: f64,
-    /// Estimated seconds until as many running builds have ended as its position says, at which time it begins at the latest.
+    /// Estimated seconds until as many running builds have ended as its position says: about when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<f64>,
 }

@@ -5,7 +5,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Signals within this time are one order: `timeout` signals its child and then its process group, a terminal all processes.
+/// Signals within this time count as one: `timeout` signals its child and then its process group, a terminal all processes.
 const SAME_ORDER: Duration = Duration::from_millis(100);
 
 /// A handle to stop a daemon. Clones are the same handle.

@@ -47,7 +47,7 @@ mod tests {
     use super::{Size, parse_size};
 
     #[test]
-    fn sizes_look_like_those_of_postgres() {
+    fn sizes_are_written_like_pg_size_pretty() {
         for (bytes, text) in [
             (0, "0 bytes"),
             (10_239, "10239 bytes"),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn units() {
+    fn sizes_are_integers_with_a_unit() {
         for (text, bytes) in [("1kB", 1 << 10), ("64MB", 64 << 20), ("48 GB", 48 << 30), ("2TB", 2 << 40)] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }

@@ -43,9 +43,9 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
 /// If the level is invalid, or logs have been set up before.
 pub fn init(json: bool, level: &str) -> Result<(), TelemetryError> {
     filter(level)?;
-    // The router reports once that Kubernetes is away; the library reports each request.
+    // The router itself logs once that Kubernetes does not answer; the library would log each request.
     let level = format!("kube_client=off,{level}");
-    // Nowhere is left to report an error of stderr, as of a full disk: to print it there panics.
+    // Errors of stderr, such as a full disk, cannot be reported anywhere: printing them on stderr would panic.
     let builder = tracing_subscriber::fmt()
         .log_internal_errors(false)
         .with_env_filter(filter(&level)?)

@@ -91,7 +91,7 @@ impl TicketKeys {
     /// # Errors
     /// If the system has no random bytes.
     pub fn issue(&self, builder: &str, client: &Client, expiry: u64) -> io::Result<String> {
-        // Older builders take what is before the colon as the ticket's number, or all of it.
+        // Older builders take the part before the colon as the ticket's id, or the whole text.
         let id = format!("{}-{}:{}", random::<ID_BYTES>()?, client.limits.memory, hex(client.to_text().as_bytes()));
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.first().ok_or_else(|| io::Error::other("there is no ticket key"))?;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_ticket_is_not_taken() {
+    fn an_expired_ticket_is_refused() {
         let keys = keys(&TicketKeys::generate().unwrap());
         let ticket = keys.issue("b", &client(), 1_000_000).unwrap();
         assert_eq!(TicketGate::new(keys, "b".to_owned()).admit(&ticket), Err(TicketError::Expired));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_key_is_no_key() {
+    fn short_and_missing_keys_are_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("  {}  \n", "x".repeat(31))).unwrap();
         let error = TicketKeys::open(file.path()).unwrap_err().to_string();

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_taken() {
+    fn a_certificate_with_its_key_is_accepted() {
         let files = Files::new();
         let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
         let tls = Tls::open(&cert, &key, None).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_again_stays() {
+    fn a_failed_reload_keeps_the_old_certificate() {
         let files = Files::new();
         let tls = Tls::open(&files.path("cert.pem"), &files.path("key.pem"), None).unwrap();
         let before = tls.config();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_warned_of() {
+    fn an_expired_certificate_causes_a_warning() {
         let files = Files::new();
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);

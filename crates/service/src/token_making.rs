@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn each_token_is_another_one() {
+    fn tokens_are_random_hexadecimal_digits() {
         let [one, two] = [(); 2].map(|()| NewToken::generate().unwrap());
         assert_ne!(one.secret(), two.secret());
         assert!(one.secret().len() == 64 && one.secret().chars().all(|c| c.is_ascii_hexdigit()));
     }
 
     #[test]
-    fn names_are_words() {
+    fn names_are_limited_in_length_and_characters() {
         let longest = "x".repeat(63);
         for good in ["a", "db-1", "Tenant_7.eu", &longest] {
             assert_eq!(check_token_name(good).as_deref(), Ok(good));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_exact() {
+    fn sizes_are_written_without_rounding() {
         for (bytes, text) in [(1 << 40, "1TB"), (48 << 30, "48GB"), (1536 << 20, "1536MB"), (3 << 10, "3kB")] {
             assert_eq!(in_unit(bytes), text);
         }

@@ -125,7 +125,7 @@ fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Entry>, TokensError> {
     let failed = |source| TokensError::Read { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(failed)?;
     let mut entries = Vec::new();
-    let is_readable = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0;
+    let is_world_readable = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o004 != 0;
     let mut has_secrets = false;
     for (line, text) in (1..).zip(text.lines().map(str::trim)) {
         if text.is_empty() || text.starts_with('#') {
@@ -139,8 +139,8 @@ fn read(path: &Path, key: &hmac::Key) -> Result<Vec<Entry>, TokensError> {
     if !(1..=MAX_TOKENS).contains(&entries.len()) {
         return Err(TokensError::Count(path.to_owned()));
     }
-    // A file with a mistake is read every two seconds.
-    if is_readable && has_secrets {
+    // Only if all is well: a file with a mistake is read every two seconds, which would repeat the warning.
+    if is_world_readable && has_secrets {
         tracing::warn!(file = %path.display(), "everybody on this machine can read the tokens");
     }
     Ok(entries)
@@ -207,7 +207,7 @@ mod tests {
     const TWO: &str = "fedcba9876543210";
 
     #[test]
-    fn several_are_good_until_the_file_says_otherwise() {
+    fn a_reload_replaces_tokens_unless_the_file_is_invalid() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("# old and new\n{ONE}\n\n  {TWO}\n")).unwrap();
         let tokens = Tokens::open(file.path()).unwrap();

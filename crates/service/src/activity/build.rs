@@ -31,7 +31,7 @@ pub struct Stage {
 /// Counts of elements in the phases graph, repair and order.
 pub(super) type Elements = [u64; 3];
 
-/// The phases whose steps are elements; those of a check are its pages first.
+/// The phases whose steps are elements; in the phase graph of a check, they are pages.
 pub(crate) const ELEMENT_PHASES: [Phase; 3] = [Phase::Graph, Phase::Repair, Phase::Order];
 
 type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
@@ -65,7 +65,7 @@ struct History {
     /// Elements counted in the phases graph, repair and order.
     counted: [u64; 3],
     samples: VecDeque<(Instant, Phase, u64)>,
-    /// The phase and its steps when they last changed, with the time of that sample.
+    /// The phase and its steps when they last changed, and when that was.
     moved: Option<(Instant, Phase, u64)>,
 }
 
@@ -103,7 +103,7 @@ impl Build {
     pub(super) fn sample(&self, now: Instant) -> Elements {
         let stage = (self.read)();
         let mut history = lock(&self.history);
-        history.still(&stage);
+        history.unchanged(&stage);
         if history.samples.len() == RATE_SAMPLES {
             history.samples.pop_front();
         }
@@ -128,8 +128,8 @@ impl Build {
         let elapsed = self.since.elapsed();
         let mut history = lock(&self.history);
         let rate = history.rate(&stage);
-        let still = history.still(&stage);
-        let eta = eta(&stage, rate, still, rows, &self.subject, phase_rates);
+        let unchanged = history.unchanged(&stage);
+        let eta = eta(&stage, rate, unchanged, rows, &self.subject, phase_rates);
         if let Some(eta) = eta {
             let elapsed = elapsed.as_secs_f64();
             history.fraction = history.fraction.max(elapsed / (elapsed + eta).max(1e-3)).min(0.999);
@@ -185,8 +185,8 @@ impl History {
         new
     }
 
-    /// The time since the steps last changed.
-    fn still(&mut self, stage: &Stage) -> Duration {
+    /// The time since the phase or its steps last changed.
+    fn unchanged(&mut self, stage: &Stage) -> Duration {
         match self.moved {
             Some((since, phase, done)) if (phase, done) == (stage.phase, stage.done) => since.elapsed(),
             _ => {
@@ -213,7 +213,7 @@ impl History {
 fn eta(
     stage: &Stage,
     rate: f64,
-    still: Duration,
+    unchanged: Duration,
     rows: u64,
     subject: &Subject,
     phase_rates: &PhaseRates,
@@ -232,8 +232,8 @@ fn eta(
         let share = if stage.total > 0 { (stage.done as f64 / stage.total as f64).min(1.0) } else { 0.0 };
         let trust = share.max((spent / expected.max(1e-9)).min(1.0));
         let by_steps = if share > 0.0 { spent / share * (1.0 - share) } else { 0.0 };
-        // If steps do not advance, there is other work, which may take as long again as it has taken so far.
-        let by_steps = by_steps.max(still.as_secs_f64());
+        // Work that does not count as steps may take as long again as it has taken so far.
+        let by_steps = by_steps.max(unchanged.as_secs_f64());
         trust * by_steps + (1.0 - trust) * (expected - spent).max(0.0)
     };
     Some(here + phase_rates.after(stage.phase, subject, all_rows))

@@ -13,7 +13,7 @@ const LEAST_ROWS: u64 = 500;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PhaseRates {
     units: [f64; 5],
-    /// Whether a build has been measured; until then the rates are defaults from another machine.
+    /// Whether a build has been measured; until then the rates are defaults, measured on another machine.
     learned: bool,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use crate::report::Subject;
 
     #[test]
-    fn a_second_build_like_the_first_takes_as_long() {
+    fn estimates_follow_a_measured_build() {
         let subject = Subject { dims: 128, m: 16, ..Subject::default() };
         let mut rates = PhaseRates::new(2);
         let spent = [5, 10, 2, 1, 3].map(Duration::from_secs);

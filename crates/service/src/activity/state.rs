@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Removes a build that has not begun from the queue. The status code does not change.
-    pub(super) fn turn_away(&mut self, key: u64, outcome: Outcome, reason: String) {
+    pub(super) fn end_waiting(&mut self, key: u64, outcome: Outcome, reason: String) {
         let Some(waiting) = self.queue.remove(&key) else { return };
         let queued = waiting.report();
         let report = EndedReport {

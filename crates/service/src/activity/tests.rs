@@ -25,7 +25,7 @@ fn begin(activity: &Arc<Activity>) -> Running {
 }
 
 #[test]
-fn status_follows_the_builds() {
+fn the_status_code_follows_the_builds() {
     let activity = activity(false);
     assert_eq!(activity.status().0, 0);
     activity.queue(subject()).refuse(Refusal::Memory, "too large".to_owned());
@@ -83,7 +83,7 @@ fn waiting_builds_have_an_estimate_of_their_wait() {
 }
 
 #[test]
-fn a_build_is_described() {
+fn reports_have_a_build_s_progress_and_totals() {
     let activity = activity(false);
     let queued = [activity.queue(subject()), activity.queue(subject()), activity.queue(subject())];
     queued[0].place(2, 64);
@@ -118,7 +118,7 @@ fn a_build_is_described() {
 }
 
 #[test]
-fn the_time_to_go_does_not_stand_still_with_the_steps() {
+fn the_estimate_grows_while_steps_do_not_advance() {
     let activity = activity(false);
     let stage =
         || Stage { phase: Phase::Graph, done: 99, total: 100, spent: [1, 20, 0, 0, 0].map(Duration::from_secs) };
@@ -130,7 +130,7 @@ fn the_time_to_go_does_not_stand_still_with_the_steps() {
 }
 
 #[test]
-fn the_last_builds_are_kept_and_refusals_do_not_push_them_out() {
+fn refusals_do_not_displace_ended_builds() {
     let activity = activity(false);
     for _ in 0..50 {
         begin(&activity).end(Outcome::Succeeded, None);
@@ -162,7 +162,7 @@ fn samples_count_elements_of_the_graph_phase() {
 }
 
 #[test]
-fn the_report_is_read_as_it_was_written() {
+fn a_report_survives_json() {
     let activity = activity(true);
     let _running = begin(&activity);
     let _queued = activity.queue(subject());
