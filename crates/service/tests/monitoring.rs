@@ -85,7 +85,7 @@ fn alert_rules_are_valid_and_fire_when_they_should() {
 }
 
 #[test]
-fn the_dashboard_asks_what_prometheus_understands() {
+fn the_dashboard_s_expressions_are_valid_promql() {
     let expressions = dashboard();
     assert!(expressions.len() > 20, "{expressions:?}");
     let rules: Vec<Value> = expressions
@@ -101,7 +101,7 @@ fn the_dashboard_asks_what_prometheus_understands() {
 }
 
 #[test]
-fn every_metric_that_is_asked_for_is_exported() {
+fn metrics_in_rules_and_dashboard_are_exported() {
     let exposition = exposition();
     let rules = fs::read_to_string(deploy().join("prometheus/lantern-index.rules.yml")).unwrap();
     let dashboard = dashboard();

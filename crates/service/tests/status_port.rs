@@ -30,7 +30,7 @@ fn get(address: SocketAddr, path: &str, accept: &str) -> String {
 }
 
 #[test]
-fn answers_over_http() {
+fn endpoints_answer_over_http() {
     let activity = activity();
     let server = StatusServer::start("127.0.0.1", 0, activity.clone()).unwrap();
     let at = server.local_addr();
@@ -50,7 +50,7 @@ fn answers_over_http() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn the_error_for_a_port_in_use_names_the_address() {
     let server = server();
     let port = server.local_addr().port();
     let error = StatusServer::start("127.0.0.1", port, activity()).unwrap_err().to_string();
@@ -119,7 +119,7 @@ fn answers_come_while_all_cores_are_busy() {
 }
 
 #[test]
-fn strangers_that_hold_connections_take_no_more_than_their_share() {
+fn held_connections_do_not_exhaust_the_status_port() {
     let server = server();
     // At most as many as are accepted, plus the system's queue of 128.
     let held: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
