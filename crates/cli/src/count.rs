@@ -55,7 +55,7 @@ mod tests {
     use super::{bytes, of, parse, parse_some};
 
     #[test]
-    fn numbers() {
+    fn counts_may_have_a_unit_and_decimals() {
         for (text, number) in [
             ("0", 0),
             ("250000", 250_000),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_for_people() {
+    fn bytes_are_rounded_to_three_digits() {
         let cases =
             [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99 << 20, "99.0 MiB"), (8_300_000_000, "7.7 GiB")];
         for (number, text) in cases {

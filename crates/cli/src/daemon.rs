@@ -15,7 +15,7 @@ use crate::period;
 
 /// Threads for I/O; builds have their own threads for CPU work.
 const IO_THREADS: usize = 2;
-/// How often the log warns that a certificate expires.
+/// The interval of warnings that a certificate expires.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Flags of both daemons: addresses, access, logs.

@@ -2,6 +2,7 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use anyhow::anyhow;
+use pgvector::HEAP_TIDS_PER_ELEMENT;
 use serde_json::json;
 
 use crate::args::Estimate;
@@ -64,8 +65,7 @@ fn estimate(arguments: &Estimate) -> anyhow::Result<pages::Estimate> {
     }
     let nonzero = usize::from(arguments.nonzero).min(dims as usize);
     let value_len = value_type.value_len(dims).unwrap_or(4 + 8 * nonzero);
-    // An element has room for the TIDs of ten rows, so more rows need more elements.
-    let elements = elements.max(rows.div_ceil(10));
+    let elements = elements.max(rows.div_ceil(HEAP_TIDS_PER_ELEMENT as u64));
     let estimate = pages::Estimate { value_type, dims, value_len, m: arguments.m, rows, elements };
     if estimate.blocks() > MAX_BLOCKS {
         return Err(anyhow!("the index would have more blocks than PostgreSQL allows: {MAX_BLOCKS} of 8 KiB"));

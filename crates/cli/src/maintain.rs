@@ -36,7 +36,7 @@ pub fn run(arguments: &args::Maintain) -> Result<(), Failure> {
 async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     // On SIGTERM, SIGINT and SIGHUP the current step is interrupted and its leftovers are dropped.
     let Shutdown { drain: stop, abort } = Shutdown::on_signals().context("cannot handle signals")?;
-    // As `nohup` has it.
+    // `nohup` starts programs with SIGHUP ignored.
     let is_ignored = fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status));
     if !is_ignored {
         let (mut hangup, stop) = (signal(SignalKind::hangup()).context("cannot handle signals")?, stop.clone());
@@ -74,7 +74,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
     };
     tokio::select! {
         () = work => {}
-        // A server that has stopped, but not its machine, is not found to be lost.
+        // Keepalive does not find a server that hangs while its machine answers.
         () = abort.cancelled() => {
             say("lantern-index: told to stop twice: a rebuild may go on in the server, or leave an invalid index for --drop-leftovers");
             return Err(Failure::Said(LEFT));
@@ -107,8 +107,8 @@ fn ignores_hangup(status: &str) -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
-/// Examines the indexes of a server, and carries out what is wanted, also if nobody can read the plan. Returns the errors, too; `None` if
-/// it was told to stop before it had seen the indexes.
+/// Examines the indexes of a server and carries out the requested steps, even if the plan cannot be printed. Returns the plan, the steps and
+/// the errors; `None` if it was told to stop before the indexes were examined.
 async fn one(
     arguments: &args::Maintain,
     dsn: &Dsn,
@@ -174,8 +174,8 @@ impl Reporter {
     }
 }
 
-/// A line on stderr. A reader that has left, such as the end of a pipe, must not end a rebuild. Owners of tables choose names and
-/// messages in it.
+/// Prints a line on stderr, without control characters: owners of tables choose the names in it. Rebuilds continue if nobody reads stderr
+/// any more.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", harmless(&line.replace('\n', " ")));
 }
@@ -217,7 +217,7 @@ fn text(plan: &Plan, settings: &Settings) -> String {
     lines.join("\n") + "\n"
 }
 
-/// How much disk rebuilds need, `jobs` of them at a time, those of one table one after the other. A check may lead to a rebuild.
+/// The disk space that `jobs` concurrent rebuilds need; those of one table follow one another. Checks count, as they may lead to rebuilds.
 fn disk(plan: &Plan, jobs: usize) -> Option<String> {
     let (mut tables, mut more) = (BTreeMap::new(), "");
     for Step { index: Index { server, database, table, size, valid, .. }, .. } in
@@ -238,8 +238,8 @@ fn disk(plan: &Plan, jobs: usize) -> Option<String> {
     })
 }
 
-/// Replaces the file atomically: the collector may read it at any time. The collector runs as another user, so that the file is
-/// readable for all, whatever the umask.
+/// Replaces the file atomically, since the collector may read it at any time. The collector runs as another user, so the file is readable by
+/// all, whatever the umask.
 fn write(path: &Path, text: &str) -> Result<(), anyhow::Error> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let name = path.file_name().ok_or_else(|| anyhow!("it names no file"))?;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_is_needed_for_as_many_rebuilds_as_run_at_a_time() {
+    fn disk_is_that_of_the_largest_concurrent_rebuilds() {
         let rebuilds =
             [("a", 3), ("b", 2), ("b", 1), ("c", 1)].map(|(table, mb)| step(Action::Rebuild, table, mb << 20, true));
         let mut plan = Plan { steps: rebuilds.into(), notes: Vec::new() };

@@ -74,9 +74,9 @@ pub fn builds(socket: &Socket) -> Result<(), Failure> {
 
 /// Cancels a build.
 pub fn cancel(arguments: &Cancel) -> Result<(), Failure> {
-    let is_number = !arguments.build.is_empty() && arguments.build.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_id = !arguments.build.is_empty() && arguments.build.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let none = || anyhow!("there is no build {}", arguments.build);
-    if !is_number {
+    if !is_id {
         return Err(none().into());
     }
     ask(&arguments.socket, Method::POST, &format!("/cancel/{}", arguments.build))?.ok_or_else(none)?;

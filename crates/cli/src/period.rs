@@ -27,7 +27,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn units() {
+    fn spans_are_integers_with_a_unit() {
         for (text, ms) in [("1ms", 1), ("30s", 30_000), ("10m", 600_000), ("10min", 600_000), ("2 h", 7_200_000)] {
             assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }

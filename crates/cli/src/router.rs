@@ -94,7 +94,7 @@ pub fn run(arguments: &Router) -> Result<(), Failure> {
 }
 
 async fn serve(config: router::Config, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
-    // Before the ports are open: whoever sees them open may send a signal.
+    // Before the ports are open: from then on, a signal may come.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     let mut parts: Vec<Arc<dyn Reload>> = Vec::new();
     if let Some(tls) = &config.builder_tls {

@@ -121,7 +121,7 @@ mod tests {
     use super::parse_builder;
 
     #[test]
-    fn builders_have_two_ports() {
+    fn parse_builder_takes_a_host_and_two_ports() {
         let builder = parse_builder("[::1]:8998/8999").unwrap();
         assert_eq!((builder.host.as_str(), builder.port, builder.status_port), ("::1", 8998, 8999));
         for bad in ["host", "host:1", "host/1", ":1/2", "host:1/99999", "host:x/1"] {

@@ -23,7 +23,7 @@ pub fn run(arguments: &Serve) -> Result<(), Failure> {
 }
 
 async fn serve(config: Config, stop_at_eof: bool, admin_socket: Option<PathBuf>) -> Result<(), Failure> {
-    // Before the ports are open: whoever sees them open may send a signal.
+    // Before the ports are open: from then on, a signal may come.
     let shutdown = Shutdown::on_signals().context("cannot handle signals")?;
     if stop_at_eof {
         stop_at_end_of_input(shutdown.clone()).context("cannot watch standard input")?;

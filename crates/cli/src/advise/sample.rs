@@ -19,7 +19,7 @@ pub(super) struct Sample {
     pub(super) values: Values,
     /// Empty if some of the values are to be held out as queries.
     pub(super) queries: Values,
-    /// Whether pgvector has no types of values but the column's.
+    /// Whether only the column's own type may be recommended, since this pgvector lacks the others.
     pub(super) own_type: bool,
     /// The column to index; `None` if it is unknown.
     pub(super) column: Option<SqlColumn>,

@@ -1,4 +1,4 @@
-//! A sample of a table like that of `lantern_index.advise()`, but by means of plain PostgreSQL with pgvector.
+//! Samples a table as `lantern_index.advise()` does, but with nothing more than pgvector in the database.
 
 mod catalog;
 mod value;

@@ -39,7 +39,7 @@ pub fn check() -> Result<(), Failure> {
 fn tried(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let arguments = Arguments::from_arg_matches(matches).context("settings do not fit their definition")?;
     let values = matches.subcommand_matches(layers.section.name).context("settings do not fit their definition")?;
-    // Other failures may be temporary, so they are no mistakes in the settings.
+    // Other failures may be temporary, and do not make settings invalid.
     let findings = trial::findings(&arguments.command).into_iter();
     let mistakes = findings.filter(|finding| matches!(finding.failure, Failure::Usage(_))).map(|finding| {
         let text = finding.failure.to_string().replace('\n', "\n    ");

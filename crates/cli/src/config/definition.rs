@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_fit_together() {
+    fn clap_accepts_the_definition() {
         command().debug_assert();
     }
 

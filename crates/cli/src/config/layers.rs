@@ -1,4 +1,4 @@
-//! Which value has a setting? Flags precede the environment, the file, and defaults.
+//! Which value does a setting have? Flags precede the environment, the file, and defaults.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -125,8 +125,8 @@ impl Layers<'_> {
         words
     }
 
-    /// Whether a flag is on the command line. A value that begins with two dashes must be attached by `=`, unless the flag before it takes
-    /// such values: so no value is mistaken for a flag.
+    /// Whether a flag is on the command line. A word that begins with two dashes is a flag, unless it follows one that takes such words as
+    /// its value.
     fn is_given(&self, setting: &Arg) -> bool {
         let flag = format!("--{}", key(setting));
         let with_dashes = self.section.settings(self.command).filter(|other| other.is_allow_hyphen_values_set());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_over_the_file() {
+    fn flags_precede_the_file() {
         let toml = "[serve]\nport = 9000\nthreads = 3\nallow-plaintext-beyond-loopback = true\n";
         let matches = merge(toml, "lantern-index serve --port 9001").unwrap();
         assert_eq!(matches.get_one::<u16>("port"), Some(&9001));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_of_a_builder_is_none_of_the_router() {
+    fn values_of_builder_arg_are_not_taken_for_flags() {
         let toml = "[router]\nmax-build-time = '4h'\n";
         for words in ["--builder-arg --max-build-time=2h", "--builder-arg=--max-build-time=2h"] {
             let matches = merge(toml, &format!("lantern-index router {words}")).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let toml = "prot = 1\n[serve]\nport = 99999\nengine = \"steam\"\n\nidle_timeout = '10m'\nthreads = 'many'\n\
                     allow-plaintext-beyond-loopback = 'yes'\nhost = [1]\nlog-format = ''\n[wardrobe]\n";
         let found = mistakes(toml, "lantern-index serve --status-port none");

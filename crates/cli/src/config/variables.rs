@@ -47,7 +47,7 @@ mod tests {
     use crate::config::definition::command;
 
     #[test]
-    fn only_slips_are_mistakes() {
+    fn only_variables_of_no_setting_are_mistakes() {
         let command = command();
         for known in [
             "LANTERN_INDEX_CONFIG",

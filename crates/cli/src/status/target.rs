@@ -59,7 +59,7 @@ mod tests {
     use super::Target;
 
     #[test]
-    fn addresses() {
+    fn targets_are_hosts_addresses_or_urls() {
         for (text, host, port, path) in [
             ("builder.example", "builder.example", 8999, "/status"),
             ("10.0.0.3:81", "10.0.0.3", 81, "/status"),

@@ -149,13 +149,13 @@ mod tests {
     const DAY: u64 = 86_400_000;
 
     #[test]
-    fn a_certificate_expires_or_has() {
+    fn a_certificate_expires_or_has_expired() {
         assert_eq!(certificate(112 * DAY, 100 * DAY), ", certificate expires in 12 d 0 h");
         assert_eq!(certificate(98 * DAY, 100 * DAY), ", certificate expired 2 d 0 h ago");
     }
 
     #[test]
-    fn figures_are_for_people() {
+    fn spans_and_bars_are_rounded() {
         assert_eq!([span(0.25), span(45.0), span(160.0), span(9000.0)], ["0.2 s", "45 s", "3 min", "2 h 30 min"]);
         assert_eq!(bar(0.5), "============            ");
         assert_eq!(bar(7.0).len(), 24);

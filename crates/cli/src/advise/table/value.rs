@@ -6,7 +6,7 @@ pub(super) fn decode(value_type: ValueType, dims: u32, sent: &[u8], out: &mut Ve
     const CUT_OFF: &str = "the server has sent a value that is cut off";
     let number = |at: usize| sent.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
     let head = number(0).unwrap_or_default();
-    // A header of 16 bits of dimensions and a reserved field, or of 32 bits of dimensions.
+    // The header begins with the dimensions: 16 bits and a reserved field, or 32 bits.
     let (found, start) = match value_type {
         ValueType::Vector | ValueType::HalfVec => (head >> 16, 4),
         ValueType::Bit => (head, 4),
@@ -42,7 +42,7 @@ mod tests {
     use super::decode;
 
     #[test]
-    fn sent_values_and_those_of_an_index() {
+    fn sent_values_are_decoded_as_in_an_index() {
         for (value_type, sent, expected) in [
             (
                 ValueType::Vector,
