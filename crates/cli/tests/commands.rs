@@ -17,7 +17,7 @@ use support::{Daemon, command, get, run, said};
 use tempfile::TempDir;
 
 #[test]
-fn serves_until_a_signal() {
+fn a_signal_ends_the_daemon_with_exit_code_0() {
     let dir = TempDir::new().unwrap();
     for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = Daemon::start(&[], dir.path());
@@ -82,7 +82,7 @@ fn a_second_signal_ends_builds_too() {
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     assert_eq!(begin(&mut client), protocol::kind::ACCEPT);
-    // Signals at the same time are one. While the daemon is stopped, it cannot take the first before the second has come.
+    // Signals at the same time count as one. A stopped daemon gets them only together.
     for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
         daemon.signal(signal);
     }
@@ -92,18 +92,18 @@ fn a_second_signal_ends_builds_too() {
     thread::sleep(Duration::from_millis(500));
     assert!(daemon.child.try_wait().unwrap().is_none(), "the build is given its time");
     daemon.signal(Signal::TERM);
-    assert!(ends(&mut daemon), "the second signal is not heard");
+    assert!(ends(&mut daemon), "the second signal has no effect");
 }
 
 #[test]
-fn accepts_clients_for_a_while_after_the_signal() {
+fn clients_are_accepted_during_the_shutdown_delay() {
     let dir = TempDir::new().unwrap();
     let mut daemon = Daemon::start(&["--shutdown-delay", "1h"], dir.path());
     daemon.signal(Signal::TERM);
     while is_ready(&daemon) {
         thread::sleep(Duration::from_millis(10));
     }
-    // A load balancer that has not looked since still sends clients.
+    // A load balancer that has not checked /readyz since still sends clients.
     let mut greeting = [0; 8];
     let mut client = TcpStream::connect(&daemon.address).unwrap();
     client.read_exact(&mut greeting).unwrap();
@@ -116,7 +116,7 @@ fn accepts_clients_for_a_while_after_the_signal() {
 }
 
 #[test]
-fn makes_a_certificate_and_serves_with_it() {
+fn gen_cert_makes_a_certificate_that_serve_accepts() {
     let dir = TempDir::new().unwrap();
     let output = run(&["gen-cert", "--host", "builder.example", "--host", "10.1.2.3"], dir.path());
     assert!(output.status.success(), "{}", said(&output));
@@ -153,7 +153,7 @@ fn makes_a_certificate_and_serves_with_it() {
     assert_eq!(fs::read(&key).unwrap(), first);
     let local = run(&["gen-cert", "--force", "--days", "3"], dir.path());
     assert!(local.status.success() && said(&local).contains("sslmode = 'verify-full'"), "{}", said(&local));
-    assert!(!said(&local).contains("token"), "on loopback none is asked for: {}", said(&local));
+    assert!(!said(&local).contains("token"), "on loopback no token is needed: {}", said(&local));
     assert_ne!(fs::read(&key).unwrap(), first);
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let named = run(&["gen-cert", "--cert", "a", "--key", "b"], dir.path());
@@ -171,7 +171,7 @@ fn makes_a_certificate_and_serves_with_it() {
 }
 
 #[test]
-fn makes_a_certificate_for_a_client() {
+fn gen_cert_makes_a_client_certificate() {
     let dir = TempDir::new().unwrap();
     let output = run(&["gen-cert", "--client"], dir.path());
     assert!(output.status.success(), "{}", said(&output));
@@ -187,7 +187,7 @@ fn makes_a_certificate_for_a_client() {
 }
 
 #[test]
-fn settings_that_cannot_work() {
+fn invalid_settings_have_exit_code_64() {
     let dir = TempDir::new().unwrap();
     let cases: [(&[&str], &str); 8] = [
         (&["serve", "--cert", "cert.pem"], "--key"),
@@ -208,7 +208,7 @@ fn settings_that_cannot_work() {
 }
 
 #[test]
-fn a_port_in_use_is_a_failure() {
+fn a_port_in_use_has_exit_code_1() {
     let dir = TempDir::new().unwrap();
     let daemon = Daemon::start(&[], dir.path());
     let port = daemon.address.rsplit(':').next().unwrap();
@@ -247,7 +247,7 @@ fn an_index_is_inspected() {
 }
 
 #[test]
-fn a_file_that_is_no_index() {
+fn files_that_are_no_hnsw_index_have_exit_code_64() {
     let dir = TempDir::new().unwrap();
     // Pages of a btree index: PostgreSQL's page header, with a special area of 16 bytes.
     let mut page = vec![0; 8192];
@@ -267,7 +267,7 @@ fn a_file_that_is_no_index() {
 }
 
 #[test]
-fn json_logs_are_all_that_is_on_stderr() {
+fn with_json_logs_every_line_on_stderr_is_an_object() {
     let dir = TempDir::new().unwrap();
     let mut daemon = Daemon::start(&["--log-format", "json"], dir.path());
     daemon.connect().small_build();
@@ -292,5 +292,5 @@ fn metrics_of_maintain_can_be_read_by_others() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(fs::read_to_string(&path).unwrap().contains("lantern_index_maintain_errors 1\n"));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "it was written to another file first, which is renamed");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the file that was written first has been renamed");
 }

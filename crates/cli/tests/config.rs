@@ -106,7 +106,7 @@ fn check_finds_every_file_that_serve_would_refuse() {
 }
 
 #[test]
-fn check_finds_where_the_daemons_would_not_listen() {
+fn check_finds_addresses_that_need_tls_or_authentication() {
     let dir = TempDir::new().unwrap();
     let gen_cert = run(&["gen-cert"], &[], dir.path());
     assert!(gen_cert.status.success(), "{}", said(&gen_cert));
@@ -167,7 +167,7 @@ fn check_finds_a_certificate_that_is_not_valid() {
 }
 
 #[test]
-fn a_spool_directory_that_cannot_be_used() {
+fn an_unusable_spool_directory_has_exit_code_64() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     // Not even root can create a file in /proc.
@@ -230,7 +230,7 @@ fn addresses_of_kubernetes_services_are_no_ports() {
 }
 
 #[test]
-fn files_that_are_no_configuration() {
+fn files_that_are_no_configuration_have_exit_code_64() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("binary"), [0xff; 64]).unwrap();
     fs::write(dir.path().join("long"), vec![b'#'; (1 << 20) + 1]).unwrap();

@@ -10,7 +10,7 @@ use support::{Daemon, Rows, hello};
 use tempfile::TempDir;
 
 #[test]
-fn running_builds_go_on_and_others_come_in() {
+fn builds_succeed_without_free_descriptors() {
     let dir = TempDir::new().unwrap();
     let daemon = Daemon::start(&[], dir.path());
     let mut running = daemon.connect();
@@ -33,13 +33,13 @@ fn running_builds_go_on_and_others_come_in() {
     drop(idle);
     daemon.settle();
     assert_eq!(daemon.metric("lantern_index_builds_total{outcome=\"succeeded\"}"), 2);
-    // The failure is not logged at every attempt.
+    // Attempts back off, so that failures do not fill the log.
     let lines = daemon.log().matches("cannot accept a connection").count();
     assert!(lines < 100, "{lines} lines");
 }
 
 #[test]
-fn the_limit_is_what_the_administrator_allows() {
+fn the_soft_limit_of_files_is_raised_to_the_hard_one() {
     let dir = TempDir::new().unwrap();
     let own = getrlimit(Resource::Nofile);
     // The daemon inherits it.

@@ -74,7 +74,7 @@ fn mib(bytes: u64) -> f64 {
 const UNOPTIMISED: u64 = 2 << 20;
 
 #[test]
-fn builds_take_what_was_estimated() {
+fn peak_memory_is_near_the_estimate() {
     for build in [
         made(Vector, 384, 16, 6000),
         made(HalfVec, 512, 8, 6000),

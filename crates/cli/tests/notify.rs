@@ -10,7 +10,7 @@ use support::Daemon;
 use tempfile::TempDir;
 
 #[test]
-fn ready_reloading_and_stopping() {
+fn the_manager_is_notified_of_ready_reloading_and_stopping() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

@@ -20,7 +20,7 @@ fn out(arguments: &str) -> String {
 }
 
 #[test]
-fn estimates() {
+fn estimates_depend_on_rows_type_and_m() {
     let json: Value = serde_json::from_str(&out("estimate --rows 1000000 --dims 1536 --threads 16 --json")).unwrap();
     // An element and its neighbor tuple fill a page.
     assert_eq!((json["blocks"].as_u64(), json["index_bytes"].as_u64()), (Some(1_000_001), Some(8_192_008_192)));
@@ -51,7 +51,7 @@ fn estimates() {
 }
 
 #[test]
-fn estimates_are_written_and_read_by_people() {
+fn estimates_take_units_and_use_the_singular() {
     for (short, long) in
         [("1M", "1000000"), ("2.5M", "2500000"), ("100k", "100000"), ("1M --distinct 1.5k", "1000000 --distinct 1500")]
     {
@@ -75,7 +75,7 @@ fn estimates_are_written_and_read_by_people() {
 }
 
 #[test]
-fn estimates_that_make_no_sense() {
+fn invalid_estimates_have_exit_code_64() {
     let cases = [
         ("--rows 10 --dims 0", "0"),
         ("--rows 10 --dims 2001", "at most 2000 dimensions"),
@@ -99,13 +99,13 @@ fn estimates_that_make_no_sense() {
 }
 
 #[test]
-fn the_processor() {
+fn cpu_prints_architecture_and_kernels() {
     let text = out("cpu");
     assert!(text.contains(std::env::consts::ARCH) && text.contains("kernels "), "{text}");
 }
 
 #[test]
-fn pages_of_the_manual() {
+fn man_writes_a_page_for_each_command() {
     let dir = TempDir::new().unwrap();
     out(&format!("man {}", dir.path().join("man").display()));
     let page = |name: &str| fs::read_to_string(dir.path().join("man").join(name)).unwrap();
@@ -175,7 +175,7 @@ fn embeddings(name: &str) -> String {
 }
 
 #[test]
-fn advice_on_a_file() {
+fn advise_recommends_indexes_for_a_file() {
     let (base, queries) = (embeddings("base"), embeddings("query"));
     let json = out(&format!("advise {base} --queries {queries} --max-rows 3000 --rows 1M --target-recall 0.9 --json"));
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -193,7 +193,7 @@ fn advice_on_a_file() {
 }
 
 #[test]
-fn files_that_tell_nothing() {
+fn files_without_usable_vectors_have_exit_code_64() {
     let dir = TempDir::new().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
@@ -226,7 +226,7 @@ fn files_that_tell_nothing() {
 }
 
 #[test]
-fn a_connection_string_without_a_table_is_not_shown() {
+fn a_connection_string_without_table_is_refused_and_not_shown() {
     for dsn in ["host=db password=secret", "postgresql://me:secret@db/shop", "postgres://me:secret@db/shop"] {
         let output = command().args(["advise", dsn]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -242,7 +242,7 @@ fn a_connection_string_without_a_table_is_not_shown() {
 }
 
 #[test]
-fn what_was_tried_is_plotted() {
+fn the_plot_shows_all_trials_and_choices() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("plot.svg");
     let arguments =

@@ -41,7 +41,7 @@ fn builds_are_listed_and_cancelled() {
                 break;
             }
             Some(_) => {}
-            None => panic!("the client does not hear why"),
+            None => panic!("the connection ends without an error report"),
         }
     }
     daemon.settle();
@@ -50,7 +50,7 @@ fn builds_are_listed_and_cancelled() {
 }
 
 #[test]
-fn a_drained_daemon_takes_no_builds_and_keeps_those_it_has() {
+fn a_drained_daemon_refuses_new_builds_and_ends_running_ones() {
     let dir = TempDir::new().unwrap();
     let daemon = start(dir.path());
     let mut before = daemon.connect();
@@ -70,7 +70,7 @@ fn a_drained_daemon_takes_no_builds_and_keeps_those_it_has() {
 }
 
 #[test]
-fn the_socket_is_the_owners_alone_and_goes_with_the_daemon() {
+fn the_admin_socket_is_private_and_removed_at_the_end() {
     let dir = TempDir::new().unwrap();
     let socket = dir.path().join("admin.sock");
     let mut daemon = start(dir.path());

@@ -96,7 +96,7 @@ fn json(path: &Path, arguments: &str) -> Value {
 }
 
 #[test]
-fn every_type_of_numbers_and_compression() {
+fn all_number_types_and_compressions_are_read() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(format!("{name}.parquet"));
     let of = |element: &str| schema(&[list("embedding", element)]);
@@ -153,7 +153,7 @@ fn a_sample_of_a_large_file_is_of_all_its_parts() {
 }
 
 #[test]
-fn a_sample_is_of_eight_row_groups_and_of_rows_enough() {
+fn a_sample_has_eight_row_groups_and_enough_rows() {
     let dir = TempDir::new().unwrap();
     let (path, schema) = (dir.path().join("rows"), schema(&[list("v", "float")]));
     // The first 4 of 16 row groups have no vectors. Three groups would have enough rows; one of each
@@ -173,7 +173,7 @@ fn a_sample_is_of_eight_row_groups_and_of_rows_enough() {
 }
 
 #[test]
-fn the_column_that_is_meant() {
+fn one_of_several_columns_must_be_named() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("two.parquet");
     let two = schema(&[list("title", "float"), list("body", "float")]);
@@ -189,7 +189,7 @@ fn the_column_that_is_meant() {
 }
 
 #[test]
-fn files_that_cannot_be_used() {
+fn unusable_parquet_files_have_exit_code_64() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(format!("{name}.parquet"));
     let floats = |name: &str, rows: &[Row<f32>]| -> PathBuf {

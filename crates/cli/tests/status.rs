@@ -82,7 +82,7 @@ impl Daemon {
 }
 
 #[test]
-fn says_what_a_daemon_does() {
+fn status_prints_running_waiting_and_ended_builds() {
     // A status server would sample these builds, which do not advance, and would soon report a rate of 0.
     let (activity, _builds) = builds();
     let report = serde_json::to_string(&activity.report()).unwrap();
@@ -122,7 +122,7 @@ fn one_is_singular() {
 }
 
 #[test]
-fn json_is_what_the_daemon_answers() {
+fn json_prints_the_daemon_s_answer() {
     let daemon = Daemon::start();
     let output = run(&["--json", &format!("http://{}/", daemon.address())]);
     assert_eq!(output.status.code(), Some(0));
@@ -132,7 +132,7 @@ fn json_is_what_the_daemon_answers() {
 }
 
 #[test]
-fn the_exit_code_says_whether_builds_are_taken() {
+fn the_exit_code_tells_whether_builds_are_accepted() {
     let daemon = Daemon::start();
     daemon.activity.set_readiness(Readiness::Draining);
     let output = run(&[&daemon.address()]);
@@ -179,7 +179,7 @@ fn other_programs_are_recognised() {
 }
 
 #[test]
-fn watching_goes_on_while_the_daemon_is_away() {
+fn watch_continues_while_the_daemon_is_away() {
     let daemon = Daemon::start();
     let address = daemon.address();
     let mut command = command();
