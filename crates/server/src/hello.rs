@@ -92,7 +92,7 @@ pub(crate) fn check_ask(hello: &Hello, ask: &Ask) -> Result<(), Box<Refuse>> {
     }
     if ask.queries > MAX_ADVICE_QUERIES || u64::from(ask.queries) > hello.estimated_rows {
         return Err(wrong(format!(
-            "{} queries, there may be {MAX_ADVICE_QUERIES} among the rows announced",
+            "{} queries, must be at most {MAX_ADVICE_QUERIES}, and no more than the rows announced",
             ask.queries
         )));
     }

@@ -39,7 +39,7 @@ pub(crate) enum SessionError {
     RowCount { received: u64, sent: u64 },
     #[error("rows have checksum {received:#010x}, the client's have {sent:#010x}")]
     RowChecksum { received: u32, sent: u32 },
-    #[error("pages {first} to {} of the index, {due} is due of {blocks}", .first.saturating_add(*.count).saturating_sub(1))]
+    #[error("pages {first} to {} of the index received, page {due} of {blocks} expected", .first.saturating_add(*.count).saturating_sub(1))]
     IndexPages { first: u32, count: u32, due: u32, blocks: u32 },
     #[error("{received} pages received of {blocks}, the client counts {sent}")]
     IndexBlocks { received: u32, sent: u32, blocks: u32 },
