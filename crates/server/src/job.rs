@@ -32,7 +32,7 @@ pub(crate) enum Form {
 /// Batches of rows or pages between the connection and the build, of up to 2 MiB each.
 const QUEUE: usize = 4;
 
-/// The engine gets waiting batches in one call, up to this many bytes of values: those of a queue full of batches of the usual size.
+/// Waiting batches go to the engine in one call, until they have this many bytes of values: as many as a full queue of usual batches.
 const GATHER_BYTES: usize = QUEUE * TUPLES_BATCH_BYTES;
 
 /// Input of the build thread.

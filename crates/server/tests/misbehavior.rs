@@ -176,7 +176,7 @@ fn a_silent_client_s_build_ends_and_is_logged() {
 /// Runs in its own network namespace, where traffic can be blocked; see below.
 #[test]
 #[ignore = "a part of the next one"]
-fn a_peer_that_vanishes_inside() {
+fn a_vanished_peer_s_build_is_cancelled_inside() {
     let network = |state: &str| {
         assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());
     };
@@ -207,6 +207,6 @@ fn a_peer_that_vanishes_inside() {
 }
 
 #[test]
-fn a_peer_that_vanishes() {
-    run_in_namespace("--net", &["ip", "link", "set", "lo", "up"], "a_peer_that_vanishes_inside");
+fn a_vanished_peer_s_build_is_cancelled() {
+    run_in_namespace("--net", &["ip", "link", "set", "lo", "up"], "a_vanished_peer_s_build_is_cancelled_inside");
 }

@@ -45,7 +45,7 @@ fn two_lantern_builds_and_one_of_version_2_run_at_once() {
 }
 
 #[test]
-fn a_scan_that_pauses_is_waited_for() {
+fn the_idle_timeout_does_not_apply_to_lantern_clients() {
     // The pause below is ten times this timeout, which does not apply to Lantern's clients.
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(50));
     let table = table(100);

@@ -23,7 +23,7 @@ fn connect(builder: &Builder, trusted: &Pair) -> StreamOwned<ClientConnection, T
 }
 
 #[test]
-fn a_build_over_each_version() {
+fn builds_succeed_over_tls_1_2_and_1_3() {
     let pair = Pair::new();
     let builder = builder(&pair);
     for version in [&TLS13, &TLS12] {
