@@ -284,7 +284,7 @@ fn with_json_logs_every_line_on_stderr_is_an_object() {
 fn metrics_of_maintain_can_be_read_by_others() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("metrics.prom");
-    // No server: that is in the metrics, too. As the unit runs it, with UMask=0077.
+    // There is no server, which the metrics count as an error. The umask is that of the systemd unit.
     let dsn = format!("host={} user=a dbname=b", dir.path().display());
     let script = "umask 077; exec \"$0\" maintain \"$1\" --textfile \"$2\"";
     let output =

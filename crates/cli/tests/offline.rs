@@ -100,8 +100,8 @@ fn invalid_estimates_have_exit_code_64() {
 
 #[test]
 fn cpu_prints_architecture_and_kernels() {
-    let text = out("cpu");
-    assert!(text.contains(std::env::consts::ARCH) && text.contains("kernels "), "{text}");
+    let (text, kernels) = (out("cpu"), format!("kernels       {}\n", hnsw::Level::current()));
+    assert!(text.contains(std::env::consts::ARCH) && text.contains(&kernels), "{text}");
 }
 
 #[test]

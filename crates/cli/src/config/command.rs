@@ -19,11 +19,11 @@ pub fn check() -> Result<(), Failure> {
     let file = file(&definition, &env::args_os().collect::<Vec<_>>());
     let mut found = variables::unknown(&definition);
     for section in &SECTIONS {
-        let words = program(section);
+        let words = command_line(section);
         let layers = Layers { command: &definition, section, file: &file, words: &words };
         let more = match layers.merge() {
-            Ok(matches) => tried(&layers, &matches)?,
-            Err(stop) => texts(stop),
+            Ok(matches) => refused_at_start(&layers, &matches)?,
+            Err(stop) => messages(stop),
         };
         // Mistakes in the file are found again for each section.
         found.extend(more.into_iter().filter(|text| !found.contains(text)).collect::<Vec<_>>());
@@ -36,7 +36,7 @@ pub fn check() -> Result<(), Failure> {
 }
 
 /// What a daemon would refuse, with the source of each setting at fault.
-fn tried(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+fn refused_at_start(layers: &Layers<'_>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let arguments = Arguments::from_arg_matches(matches).context("settings do not fit their definition")?;
     let values = matches.subcommand_matches(layers.section.name).context("settings do not fit their definition")?;
     // Other failures may be temporary, and do not make settings invalid.
@@ -58,9 +58,9 @@ pub fn show() -> Result<(), Failure> {
     let file = file(&definition, &env::args_os().collect::<Vec<_>>());
     let mut text = String::new();
     for section in &SECTIONS {
-        let words = program(section);
+        let words = command_line(section);
         let layers = Layers { command: &definition, section, file: &file, words: &words };
-        let matches = layers.merge().map_err(|stop| Failure::Usage(anyhow!("{}", texts(stop).join("\n"))))?;
+        let matches = layers.merge().map_err(|stop| Failure::Usage(anyhow!("{}", messages(stop).join("\n"))))?;
         let matches = matches.subcommand_matches(section.name).context("settings do not fit their definition")?;
         let _ = writeln!(text, "[{}]", section.name);
         for setting in section.settings(&definition) {
@@ -68,17 +68,17 @@ pub fn show() -> Result<(), Failure> {
             // Comment defaults out: a saved file must not pin them, since a later release may have others.
             let mark = if place == Place::Default { "# " } else { "" };
             let line = format!("{mark}{}", line(setting, matches));
-            let _ = writeln!(text, "{line:<44} # {}", said(&place, matches.contains_id(setting.get_id().as_str())));
+            let _ = writeln!(text, "{line:<44} # {}", source(&place, matches.contains_id(setting.get_id().as_str())));
         }
     }
     print(text)
 }
 
-fn program(section: &Section) -> [OsString; 2] {
+fn command_line(section: &Section) -> [OsString; 2] {
     ["lantern-index".into(), section.name.into()]
 }
 
-fn texts(stop: Stop) -> Vec<String> {
+fn messages(stop: Stop) -> Vec<String> {
     match stop {
         Stop::Clap(error) => {
             let text = error.to_string();
@@ -89,7 +89,7 @@ fn texts(stop: Stop) -> Vec<String> {
     }
 }
 
-fn said(place: &Place, has_value: bool) -> String {
+fn source(place: &Place, has_value: bool) -> String {
     match place {
         Place::Default if !has_value => "not set".to_owned(),
         place => place.to_string(),
