@@ -62,7 +62,7 @@ impl Actor {
         let id = self.scheduler.adopt(facts.memory, facts.outdated);
         self.know(id, watch::channel(String::new()).1);
         self.watch(id, builder.clone());
-        self.rest(id, health::LOST_BUSY);
+        self.await_finish(id, health::LOST_BUSY);
         // Another router may have asked for it before it was known here.
         let now = self.spawner.surroundings().borrow().clone();
         self.look_around(&now);
@@ -153,10 +153,10 @@ impl Actor {
             }
             Message::GivenBack { id } => {
                 self.scheduler.given_back(id);
-                self.rest(id, health::LOST);
+                self.await_finish(id, health::LOST);
             }
-            Message::Rested { id } => {
-                self.scheduler.rested(id, now.into_std());
+            Message::Finished { id } => {
+                self.scheduler.finished(id, now.into_std());
                 if let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.as_ref()) {
                     builder.show_building(false);
                 }
@@ -282,13 +282,13 @@ impl Actor {
 
     /// Waits until the builder itself reports that its build has ended and its memory is free. It is lost if it does not answer for as long
     /// as `patience`.
-    fn rest(&self, id: BuilderId, patience: Duration) {
+    fn await_finish(&self, id: BuilderId, patience: Duration) {
         let Some(builder) = self.builders.get(&id).and_then(|known| known.builder.clone()) else { return };
         let messages = self.messages.clone();
         tokio::spawn(async move {
             let is_free = health::wait_until(&builder.facts().place, patience, |builds| builds.active == 0);
             let message = match is_free.await {
-                Ok(_) => Message::Rested { id },
+                Ok(_) => Message::Finished { id },
                 Err(error) => Message::Lost { id, why: format!("its status port does not answer: {error}") },
             };
             let _ = messages.send(message);

@@ -52,7 +52,7 @@ enum Message {
     GivenBack {
         id: BuilderId,
     },
-    Rested {
+    Finished {
         id: BuilderId,
     },
     Lost {

@@ -8,17 +8,19 @@ use super::{BuilderId, Demand, Scheduler};
 /// The state of a builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is starting.
     Starting,
-    /// It is idle.
-    Idle { since: Instant },
+    Idle {
+        since: Instant,
+    },
     /// It was granted to a build of this client, which counts as `memory` bytes.
-    Taken { client: Arc<str>, memory: u64 },
+    Taken {
+        client: Arc<str>,
+        memory: u64,
+    },
     /// The session has ended, but the builder may still work on the build.
-    Resting,
+    Finishing,
     /// It is lost; `act` has not returned the action to stop it yet.
     Lost,
-    /// It is being stopped.
     Stopping,
 }
 
@@ -37,11 +39,11 @@ impl Entry {
         matches!(self.state, State::Idle { .. })
     }
 
-    pub(super) fn is_coming(&self) -> bool {
+    pub(super) fn is_starting(&self) -> bool {
         matches!(self.state, State::Starting)
     }
 
-    pub(super) fn is_going(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         matches!(self.state, State::Lost | State::Stopping)
     }
 
@@ -51,7 +53,7 @@ impl Entry {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self.state, State::Taken { .. } | State::Resting)
+        matches!(self.state, State::Taken { .. } | State::Finishing)
     }
 
     fn name(&self) -> &'static str {
@@ -59,7 +61,7 @@ impl Entry {
             State::Starting => "starting",
             State::Idle { .. } => "idle",
             State::Taken { .. } => "building",
-            State::Resting => "finishing",
+            State::Finishing => "finishing",
             State::Lost | State::Stopping => "stopping",
         }
     }
@@ -75,7 +77,7 @@ impl Scheduler {
 
     pub(super) fn set(&mut self, id: BuilderId, state: State) {
         if let Some(entry) = self.builders.get_mut(&id)
-            && !entry.is_going()
+            && !entry.is_stopping()
         {
             entry.state = state;
         }

@@ -110,7 +110,7 @@ impl Scheduler {
 
     /// Reports that a builder has started.
     pub(crate) fn started(&mut self, id: BuilderId, memory: u64, now: Instant) {
-        if self.is_prevented(memory) {
+        if self.failure_counts_for(memory) {
             (self.failures, self.last_failure, self.failed_memory, self.not_before) = (0, None, 0, None);
         }
         if let Some(entry) = self.builders.get_mut(&id) {
@@ -144,7 +144,7 @@ impl Scheduler {
 
     /// Adds a builder that an earlier router started. `outdated`: it may finish its build, but gets no other.
     pub(crate) fn adopt(&mut self, memory: u64, outdated: bool) -> BuilderId {
-        let id = self.new_builder(memory, State::Resting);
+        let id = self.new_builder(memory, State::Finishing);
         if let Some(entry) = self.builders.get_mut(&id) {
             entry.outdated = outdated;
         }
@@ -153,11 +153,11 @@ impl Scheduler {
 
     /// Reports that the session of a build has ended; the builder may still work on the build.
     pub(crate) fn given_back(&mut self, id: BuilderId) {
-        self.set(id, State::Resting);
+        self.set(id, State::Finishing);
     }
 
-    /// Reports that a builder, given back or adopted, is idle.
-    pub(crate) fn rested(&mut self, id: BuilderId, now: Instant) {
+    /// Reports that a builder, given back or adopted, has no build any more.
+    pub(crate) fn finished(&mut self, id: BuilderId, now: Instant) {
         self.set(id, State::Idle { since: now });
     }
 
@@ -199,10 +199,10 @@ impl Scheduler {
 
     /// Grants idle builders, starts missing ones, and refuses requests that cannot be served.
     fn serve(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let mut coming: HashSet<BuilderId> =
-            self.builders.iter().filter(|(_, entry)| entry.is_coming()).map(|(&id, _)| id).collect();
-        // Each makes room for one request.
-        let mut going = self.count(Entry::is_going);
+        let mut starting: HashSet<BuilderId> =
+            self.builders.iter().filter(|(_, entry)| entry.is_starting()).map(|(&id, _)| id).collect();
+        // Each builder that is being stopped makes room for one request.
+        let mut stopping = self.count(Entry::is_stopping);
         let turns =
             self.fair_order().into_iter().map(|turn| (turn.build.id, turn.build.demand.clone(), turn.held_back));
         for (request, demand, held_back) in turns.collect::<Vec<_>>() {
@@ -218,9 +218,9 @@ impl Scheduler {
             }
             let need = self.rules.clamp(demand.machine);
             // A starting builder is reserved for the first request in the queue that it can serve.
-            let expected = coming.iter().copied().filter(|id| self.builders[id].memory >= need).min();
+            let expected = starting.iter().copied().filter(|id| self.builders[id].memory >= need).min();
             if let Some(id) = expected {
-                coming.remove(&id);
+                starting.remove(&id);
                 self.track_start(request, true, now);
             } else if let Some(error) = self.broken(need, now).filter(|_| !self.may_free_quota()) {
                 self.leave(request);
@@ -228,14 +228,14 @@ impl Scheduler {
                 continue;
             } else if let Some(id) = self.smallest(0, Entry::is_idle).filter(|_| self.has_no_place(need)) {
                 // No idle builder is large enough: stop one to make room for a larger one, unless one is being stopped.
-                if going > 0 {
-                    going -= 1;
+                if stopping > 0 {
+                    stopping -= 1;
                 } else {
                     self.set(id, State::Stopping);
                     actions.push(Action::Stop { id });
                 }
             } else if self.builders.len() < self.rules.max_builders {
-                let is_failing = self.failures > 0 && self.is_prevented(need);
+                let is_failing = self.failures > 0 && self.failure_counts_for(need);
                 let waits_for_others = self.others_have_all() || (is_failing && self.may_wait(need));
                 self.track_start(request, !waits_for_others, now);
                 if self.may_start(need, now) {
@@ -247,7 +247,7 @@ impl Scheduler {
             }
             if self.waited_for_start(request, now) >= self.rules.start_timeout {
                 self.leave(request);
-                let failure = self.last_failure.clone().filter(|_| self.is_prevented(need));
+                let failure = self.last_failure.clone().filter(|_| self.failure_counts_for(need));
                 let refusal = Refusal::Late(self.rules.start_timeout, failure);
                 actions.push(Action::Refuse { request, refusal });
             }
@@ -275,11 +275,11 @@ impl Scheduler {
     fn keep_ready(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let next = self.fair_order().iter().filter(|turn| !turn.held_back).count();
         loop {
-            let ready = self.others.ready + self.count(|entry| entry.is_idle() || entry.is_coming());
+            let ready = self.others.ready + self.count(|entry| entry.is_idle() || entry.is_starting());
             let spare = ready.saturating_sub(next) < self.rules.spare_builders;
             let all = self.others.all + self.builders.len();
             let wanted = !self.draining && (all < self.rules.min_builders || spare);
-            // Without a client that waits, no other router is to give up a builder.
+            // Within a shared quota a start would ask another router for a builder: not without a waiting client.
             if !wanted
                 || all >= self.rules.max_builders
                 || !self.may_start(self.rules.clamp(0), now)
@@ -305,7 +305,7 @@ impl Scheduler {
     /// The minimum applies to all routers together. Each router counts only the builders of routers before it in the shared order:
     /// otherwise two routers could each rely on the other's builders and stop their own.
     fn next_to_retire(&self) -> Option<(BuilderId, Instant)> {
-        let enough = self.others.all_before + self.count(|entry| !entry.is_going()) > self.rules.min_builders
+        let enough = self.others.all_before + self.count(|entry| !entry.is_stopping()) > self.rules.min_builders
             && self.others.idle_before + self.count(Entry::is_idle) > self.rules.spare_builders;
         self.longest_idle().filter(|_| enough).map(|(id, since)| (id, since + self.rules.idle_ttl))
     }
@@ -330,18 +330,18 @@ impl Scheduler {
         id
     }
 
-    /// After a failed start only one builder of that size or more is started at a time, after a pause.
+    /// Whether a builder of this size may be started. After a failure that counts for it, only one starts at a time, after a pause.
     fn may_start(&self, memory: u64, now: Instant) -> bool {
-        if !self.is_prevented(memory) {
+        if !self.failure_counts_for(memory) {
             return true;
         }
         let pause = self.not_before.is_some_and(|until| now < until);
         let trouble = self.failures > 0 || self.others_have_all() || self.shares_quota();
-        !pause && (!trouble || self.count(|entry| entry.is_coming() && self.is_prevented(entry.memory)) == 0)
+        !pause && (!trouble || self.count(|entry| entry.is_starting() && self.failure_counts_for(entry.memory)) == 0)
     }
 
-    /// Whether the last start failure applies to this size: it is at least as large.
-    fn is_prevented(&self, memory: u64) -> bool {
+    /// Whether failed starts count for this size: it is at least as large as the smallest that failed. True if none failed.
+    fn failure_counts_for(&self, memory: u64) -> bool {
         memory >= self.failed_memory
     }
 
@@ -349,12 +349,12 @@ impl Scheduler {
     fn has_no_place(&self, memory: u64) -> bool {
         self.others.all + self.builders.len() >= self.rules.max_builders
             || self.others_have_all()
-            || (self.lacks_quota() && self.is_prevented(memory))
+            || (self.lacks_quota() && self.failure_counts_for(memory))
     }
 
     /// Whether a quota leaves no room, and the end of an idle builder of this router's own may make some.
     fn may_free_quota(&self) -> bool {
-        self.lacks_quota() && (self.count(Entry::is_idle) > 0 || self.count(Entry::is_going) > 0)
+        self.lacks_quota() && (self.count(Entry::is_idle) > 0 || self.count(Entry::is_stopping) > 0)
     }
 
     /// Whether the last attempt failed because of a quota.
@@ -372,7 +372,7 @@ impl Scheduler {
         self.last_failure.as_ref().is_some_and(|error| error.outlook == Outlook::Shared)
     }
 
-    /// Whether a busy builder takes such builds, or its end may make room within a quota.
+    /// Whether a busy builder is large enough to wait for, or its end may make room within a quota.
     fn may_wait(&self, memory: u64) -> bool {
         let serves = |entry: &Entry| !entry.outdated && entry.memory >= memory;
         self.count(|entry| entry.is_busy() && (serves(entry) || self.lacks_quota())) > 0
@@ -380,7 +380,7 @@ impl Scheduler {
 
     /// The last error, if it would repeat at another start of this size and there is no busy builder to wait for.
     fn broken(&self, memory: u64, now: Instant) -> Option<SpawnError> {
-        let error = self.last_failure.as_ref().filter(|_| self.is_prevented(memory) && !self.may_wait(memory))?;
+        let error = self.last_failure.as_ref().filter(|_| self.failure_counts_for(memory) && !self.may_wait(memory))?;
         let in_vain = error.outlook == Outlook::Lasting || self.failures >= self.rules.breaker;
         (in_vain && self.not_before.is_some_and(|until| now < until)).then(|| error.clone())
     }

@@ -74,7 +74,7 @@ impl Scheduler {
 
     /// Whether there are as many builders as allowed, and none is starting: a request that waits needs the end of a build, or of an idle builder.
     pub(crate) fn is_full(&self) -> bool {
-        self.builders.len() >= self.rules.max_builders && self.count(|entry| entry.is_coming()) == 0
+        self.builders.len() >= self.rules.max_builders && self.count(|entry| entry.is_starting()) == 0
     }
 
     /// The error of the last start, if it failed.
@@ -85,7 +85,7 @@ impl Scheduler {
     /// Whether the failure of the last start prevents a builder for the request, too.
     pub(crate) fn is_failing(&self, request: RequestId) -> bool {
         let waiting = self.queue.iter().find(|waiting| waiting.id == request);
-        waiting.is_some_and(|waiting| self.is_prevented(self.rules.clamp(waiting.demand.machine)))
+        waiting.is_some_and(|waiting| self.failure_counts_for(self.rules.clamp(waiting.demand.machine)))
     }
 
     /// Orders requests by their client's running builds, fewest first, then by waiting time, longest first.

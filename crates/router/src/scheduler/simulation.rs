@@ -66,7 +66,7 @@ fn two_hundred_builds_over_fifty_builders() {
                     Event::Starts(id, memory) => scheduler.started(id, memory, begin + now),
                     Event::Ends(id) => {
                         scheduler.given_back(id);
-                        scheduler.rested(id, begin + now);
+                        scheduler.finished(id, begin + now);
                         end = now;
                     }
                     Event::Stopped(id) => scheduler.stopped(id),

@@ -46,7 +46,7 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
         "the same address, but not the same client"
     );
     scheduler.given_back(1);
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
 }
 
@@ -100,7 +100,7 @@ fn no_builder_comes_for_a_request_that_its_client_s_limits_hold_back() {
     assert_eq!(scheduler.act(now), [Action::Grant { request: requests[0], id: 1 }]);
     assert_eq!(scheduler.act(now), [], "the spare one is for other clients");
     scheduler.given_back(1);
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: requests[1], id: 1 }]);
 }
 
@@ -147,7 +147,7 @@ fn a_builder_comes_for_a_build_and_goes_after_it() {
     assert_eq!(scheduler.act(now), [Action::Grant { request, id: 1 }]);
     scheduler.given_back(1);
     assert_eq!(scheduler.act(now + 100 * SECOND), [], "its build may go on");
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     assert_eq!(scheduler.next_deadline(), Some(now + 10 * SECOND));
     assert_eq!(scheduler.act(now + 9 * SECOND), []);
     assert_eq!(scheduler.act(now + 10 * SECOND), [Action::Stop { id: 1 }]);
@@ -168,7 +168,7 @@ fn no_more_builders_than_allowed_and_nobody_is_refused_for_that() {
     assert_eq!(order(&scheduler), requests[2..]);
     assert_eq!(scheduler.act(now + 9999 * SECOND), []);
     scheduler.given_back(2);
-    scheduler.rested(2, now);
+    scheduler.finished(2, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: requests[2], id: 2 }]);
 }
 
@@ -235,7 +235,7 @@ fn a_quota_smaller_than_a_build_keeps_no_smaller_build_waiting() {
     scheduler.started(2, 20, now);
     assert_eq!(scheduler.act(now).len(), 1);
     scheduler.given_back(2);
-    scheduler.rested(2, now);
+    scheduler.finished(2, now);
     ask(&mut scheduler, 2, 40);
     assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 40 }], "the idle one need not make room");
 }
@@ -256,7 +256,7 @@ fn a_build_waits_for_the_builds_that_use_up_its_quota() {
         assert_eq!(scheduler.act(now), [], "the small build goes on");
     }
     scheduler.given_back(1);
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }]);
     scheduler.stopped(1);
     assert_eq!(scheduler.act(now), [Action::Start { id: 10, memory: 60 }], "without a pause");
@@ -335,7 +335,7 @@ fn an_idle_builder_makes_room_within_a_quota() {
     assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
     scheduler.started(1, 10, now);
     scheduler.adopt(10, false);
-    scheduler.rested(2, now);
+    scheduler.finished(2, now);
     scheduler.leave(small);
     let large = ask(&mut scheduler, 1, 50);
     assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 50 }]);
@@ -348,7 +348,7 @@ fn an_idle_builder_makes_room_within_a_quota() {
     scheduler.started(4, 50, time);
     assert_eq!(scheduler.act(time), [Action::Grant { request: large, id: 4 }]);
     scheduler.given_back(4);
-    scheduler.rested(4, time);
+    scheduler.finished(4, time);
     // If no idle builder is left, and the quota still leaves no room, it is too small for the build.
     let huge = ask(&mut scheduler, 2, 60);
     let (mut stops, mut failed) = (0, 4);
@@ -381,12 +381,12 @@ fn builders_fit_their_builds() {
     for id in [1, 2] {
         scheduler.given_back(id);
     }
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     let large = ask(&mut scheduler, 1, 50);
     assert_eq!(scheduler.act(now), [Action::Stop { id: 1 }], "too small, it makes room");
     scheduler.stopped(1);
     assert_eq!(scheduler.act(now), [Action::Start { id: 3, memory: 50 }]);
-    scheduler.rested(2, now);
+    scheduler.finished(2, now);
     assert_eq!(scheduler.act(now), [Action::Grant { request: large, id: 2 }], "whichever is there first");
 }
 
@@ -401,7 +401,7 @@ fn some_are_kept() {
     assert_eq!(scheduler.act(now), actions, "another spare");
     scheduler.started(2, 0, now);
     scheduler.given_back(1);
-    scheduler.rested(1, now + SECOND);
+    scheduler.finished(1, now + SECOND);
     assert_eq!(scheduler.act(now + 10 * SECOND), [Action::Stop { id: 2 }], "the one that was idle longest");
     scheduler.stopped(2);
     assert_eq!(scheduler.act(now + 99 * SECOND), [], "the last one stays");
@@ -463,7 +463,7 @@ fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
             now = scheduler.next_deadline().unwrap();
         }
         scheduler.given_back(1);
-        scheduler.rested(1, now);
+        scheduler.finished(1, now);
         assert_eq!(scheduler.act(now), [Action::Grant { request: second, id: 1 }]);
         // No builder is busy, so there is none to wait for.
         let third = ask(&mut scheduler, 2, 1);
@@ -507,7 +507,7 @@ fn no_idle_builder_makes_room_when_a_place_is_free_again() {
         scheduler.leave(request);
         // What other routers lend is not started, so that nothing shows that this failure is over.
         let lent = [scheduler.adopt(10, false), scheduler.adopt(10, false)];
-        lent.into_iter().for_each(|id| scheduler.rested(id, now));
+        lent.into_iter().for_each(|id| scheduler.finished(id, now));
         if own_ends {
             scheduler.lost(lent[1]);
             assert_eq!(scheduler.act(now), [Action::Stop { id: lent[1] }]);
@@ -603,7 +603,7 @@ fn of_two_routers_that_keep_too_much_only_one_lets_go() {
         let mut schedulers = [scheduler(change), scheduler(change)];
         for scheduler in &mut schedulers {
             let id = scheduler.adopt(1, false);
-            scheduler.rested(id, now);
+            scheduler.finished(id, now);
         }
         // Each router counts one idle builder of the other; the first router precedes the second in their order.
         schedulers[0].others(Others { all: 1, ready: 1, all_before: 0, idle_before: 0 });
@@ -624,7 +624,7 @@ fn a_builder_for_which_another_router_waits_is_lent_when_it_is_idle() {
     assert_eq!(scheduler.act(now), [Action::Grant { request, id: 1 }], "its own clients come first");
     scheduler.given_back(1);
     assert_eq!(scheduler.act(now), [], "its build may go on");
-    scheduler.rested(1, now);
+    scheduler.finished(1, now);
     assert_eq!(scheduler.act(now), [Action::LetGo { id: 1 }]);
     scheduler.stopped(1);
     scheduler.others(Others { all: 1, ..Others::default() });
@@ -635,7 +635,7 @@ fn a_builder_for_which_another_router_waits_is_lent_when_it_is_idle() {
 fn a_builder_that_is_too_small_makes_room_although_others_have_the_rest() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (1, 9)), Instant::now());
     let id = scheduler.adopt(1, false);
-    scheduler.rested(id, now);
+    scheduler.finished(id, now);
     scheduler.others(Others { all: 1, ..Others::default() });
     ask(&mut scheduler, 1, 9);
     assert_eq!(scheduler.act(now), [Action::Stop { id }]);
@@ -654,7 +654,7 @@ fn a_router_that_ends_starts_nothing_to_keep_and_lets_its_builders_go() {
     assert_eq!(scheduler.act(now), [Action::LetGo { id: 2 }]);
     let id = scheduler.adopt(0, false);
     assert_eq!(scheduler.act(now), [], "its build may go on");
-    scheduler.rested(id, now);
+    scheduler.finished(id, now);
     assert_eq!(scheduler.act(now), [Action::LetGo { id }]);
 }
 
@@ -664,7 +664,7 @@ fn builders_of_an_earlier_template_take_no_build() {
     let id = scheduler.adopt(1, true);
     let request = ask(&mut scheduler, 1, 1);
     assert_eq!(scheduler.act(now), [], "the one that it has goes on");
-    scheduler.rested(id, now);
+    scheduler.finished(id, now);
     assert_eq!(scheduler.act(now), [Action::Stop { id }]);
     scheduler.stopped(id);
     assert_eq!(scheduler.act(now), [Action::Start { id: 2, memory: 1 }]);
