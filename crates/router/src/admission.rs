@@ -52,7 +52,7 @@ pub(crate) async fn wait(
     tick.reset();
     loop {
         tokio::select! {
-            // After a pause of the router, what has arrived meanwhile counts before the time that has passed.
+            // If the router itself was suspended, what has arrived meanwhile comes before time limits.
             biased;
             answer = request.answer() => return match answer {
                 Some(Ok(lease)) => Ok(lease),

@@ -55,7 +55,7 @@ impl Boundary {
         }
     }
 
-    /// Passes the next bytes of the stream.
+    /// Takes the next bytes of the stream, which may end anywhere in a frame.
     pub(crate) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.payload_left > 0 {
@@ -122,7 +122,7 @@ impl Boundary {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether the bytes so far end with a frame.
+    /// Whether the bytes so far end at a frame boundary.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.have == 0
     }
@@ -132,12 +132,12 @@ impl Boundary {
         self.error == Some(SqlState::QUERY_CANCELED)
     }
 
-    /// Whether the builder reported that it ends.
+    /// Whether the builder reported that it is shutting down.
     pub(crate) fn is_shutdown(&self) -> bool {
         self.error == Some(SqlState::ADMIN_SHUTDOWN)
     }
 
-    /// Whether the builder reported that it has no advice: on so few rows or queries, or on such values.
+    /// Whether the builder reported that it cannot advise: rows or queries are too few, or their values are not supported.
     pub(crate) fn has_no_advice(&self) -> bool {
         let codes = [SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, SqlState::FEATURE_NOT_SUPPORTED];
         self.error.is_some_and(|error| codes.contains(&error))

@@ -45,7 +45,7 @@ pub struct Config {
     pub mode: Mode,
     /// Where builders come from.
     pub source: Source,
-    /// How many builders there are and when they start and stop. Their memory is the source's.
+    /// How many builders there are and when they start and stop. `memory` is ignored: the source has it.
     pub rules: Rules,
     /// How long relayed builds may continue when the daemon shuts down.
     pub grace: Duration,
@@ -75,9 +75,7 @@ impl Config {
             machine_for,
         }
     }
-}
 
-impl Config {
     /// The ticket keys that come from a file.
     #[must_use]
     pub fn ticket_keys(&self) -> Option<Arc<TicketKeys>> {

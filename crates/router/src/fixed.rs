@@ -95,7 +95,7 @@ impl Found {
         Self { builder, facts, free, back: AtomicBool::new(false), builds: AtomicBool::new(false) }
     }
 
-    /// Puts the builder back into the list. Not a `Drop`: the health check keeps its `Arc` longer than the pool does.
+    /// Puts the builder back into the list, once. `stop` does not leave it to `drop`: the health check holds its `Arc` longer.
     fn put_back(&self) {
         if !self.back.swap(true, Ordering::Relaxed) {
             lock(&self.free).push_back(self.builder.clone());
@@ -124,7 +124,7 @@ impl Builder for Found {
                     // A builder that is drained finishes its builds.
                     Ok(builds) if builds.ready || builds.active > 0 => (0, why),
                     Ok(_) => (misses + 1, health::NOT_READY),
-                    // Its build may go on: the trouble may be the router's own.
+                    // Its build may go on: perhaps only the router cannot reach it.
                     Err(_) if self.builds.load(Ordering::Relaxed) && heard.elapsed() < health::LOST_BUSY => (0, why),
                     Err(_) => (misses + 1, "its status port does not answer"),
                 };
@@ -145,7 +145,7 @@ impl Builder for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // The start was cancelled.
+        // If the start was cancelled, nothing else has.
         self.put_back();
     }
 }

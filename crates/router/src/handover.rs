@@ -44,7 +44,7 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
 pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let mut stream = connect(&lease.facts().place, tls).await?;
     let mut greeting = [0; 8];
-    // The system accepts connections for a program that has stopped.
+    // With a time limit: the kernel accepts connections for a suspended process, too.
     in_time(stream.read_exact(&mut greeting)).await?;
     let greeting = Greeting::from_bytes(greeting);
     if greeting.server_type != ServerType::Builder as u32 {
@@ -96,7 +96,7 @@ pub(crate) async fn admit(
     ClientMessage::Heartbeat.encode(&mut heartbeat);
     loop {
         tokio::select! {
-            // After a pause of the router, what has arrived meanwhile counts before the time that has passed.
+            // If the router itself was suspended, what has arrived meanwhile comes before time limits.
             biased;
             frame = builder.reader.next() => match frame {
                 Ok(Some(frame)) if matches!(frame.kind, kind::ACCEPT | kind::REFUSE | kind::ERROR) => {
@@ -113,7 +113,7 @@ pub(crate) async fn admit(
             frame = client.reader.next() => {
                 listen(frame)?;
                 heard = Instant::now();
-                // The builder expects them too while the build waits in its queue.
+                // The builder expects heartbeats, too, while the build waits in its queue.
                 let beat = async {
                     builder.write.write_all(&heartbeat).await?;
                     builder.write.flush().await

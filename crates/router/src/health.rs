@@ -29,15 +29,14 @@ pub(crate) struct Builds {
     pub(crate) ready: bool,
     /// Running or queued builds.
     pub(crate) active: u64,
-    /// Ended builds by outcome, in the order of [`Outcome::ALL`]. Builds of clients without the right to use the builder, which a redirected
-    /// client has, do not count.
+    /// Ended builds by outcome, in the order of [`Outcome::ALL`]. Refusals for lack of access do not count: a redirected client has access.
     ended: [u64; Outcome::ALL.len()],
-    /// When the builder was started, in seconds since 1970; its numbers count from there. 0 from an older builder.
+    /// When the builder was started, in seconds since 1970: its counters begin there. 0 if an older release does not report it.
     started: u64,
 }
 
 impl Builds {
-    /// Whether the builder was started again since `before`: the builds of then are lost.
+    /// Whether the builder has restarted since `before`, so that builds of that time are lost.
     pub(crate) fn restarted_since(&self, before: &Self) -> bool {
         self.started != before.started
     }
@@ -54,7 +53,7 @@ pub(crate) async fn is_ready(place: &Place) -> bool {
     get(place, "/readyz").await.is_ok()
 }
 
-/// The builder's numbers of builds; an error if it accepts none.
+/// Like [`builds`], but an error if the builder accepts none.
 pub(crate) async fn builds_if_ready(place: &Place) -> io::Result<Builds> {
     let builds =
         builds(place).await.map_err(|error| io::Error::other(format!("its status port does not answer: {error}")))?;

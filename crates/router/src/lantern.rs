@@ -1,4 +1,5 @@
-//! Lantern's clients. They cannot present a ticket, and read nothing while they send rows and no messages within the file.
+//! Serves Lantern's clients. They cannot present a ticket, read nothing while they send rows, and understand no message once they
+//! receive the file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,7 +144,7 @@ impl Session<'_> {
     }
 
     fn lantern_subject(&self, client: &Client, init: &Init) -> Result<Subject, String> {
-        // Whether it is the inner product is a setting of builders.
+        // Cosine and inner product have the same number; which one is meant is a setting of builders.
         let order = init.order(false).map_err(|error| error.to_string())?;
         let (m, ef_construction) = (order.m, order.ef_construction);
         let hello = Hello { m, ef_construction, ..Hello::new(order.value_type, order.metric, order.dims) };

@@ -72,7 +72,7 @@ pub(crate) async fn open(
 async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) -> Result<Opening, CodecError> {
     let certificate = stream.peer_name();
     let (read, write) = split(stream);
-    // No rows are read here: they arrive only after a builder has accepted the build, and are relayed unparsed.
+    // Only control frames are read here: rows arrive after a builder has accepted the build, and are relayed unparsed.
     let (mut reader, mut writer) = (FrameReader::of_stranger(read), FrameWriter::new(write));
     let (mut pings, mut ticket) = (0, String::new());
     loop {
@@ -97,7 +97,7 @@ async fn hello(stream: Box<dyn Transport>, peer: SocketAddr, access: &Access) ->
                     return Ok(Opening::Nothing);
                 }
             },
-            // Builders get a new ticket.
+            // It only shows which redirect failed: the lease of the next builder has a new ticket.
             Some(ClientMessage::Ticket(shown)) => ticket = shown.ticket,
             None => {}
             Some(other) => {

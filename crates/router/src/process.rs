@@ -19,7 +19,7 @@ use service::Clock;
 
 use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
 
-/// The time limit for a builder to end on request, before it is killed.
+/// The time limit for a builder to end on request, and again after its stdin was closed, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 /// Prefix of environment variables with daemons' settings. The router's own are not passed to builders.
 const SETTINGS: &str = "LANTERN_INDEX_";
@@ -64,7 +64,7 @@ impl Processes {
                 command.env_remove(variable);
             }
         }
-        // The service manager hears only of the router.
+        // Only the router reports to the service manager.
         command.env_remove("NOTIFY_SOCKET");
         command.args(["serve", "--config", "/dev/null", "--host", &self.config.host, "--port", "0", "--stop-at-eof"]);
         command.args(["--status-host", "127.0.0.1", "--status-port", "0", "--ticket-name", name]);

@@ -50,7 +50,7 @@ pub(crate) async fn relay(shared: &Arc<Shared>, mut client: Client, queued: Queu
                 _ => unreadable(&lease.facts().name),
             };
             if refuse.report.sqlstate == SqlState::CANNOT_CONNECT_NOW {
-                // The builder is drained or ends: another one can take the build.
+                // The builder is drained or shutting down: another one can take the build.
                 lease.condemn(&refuse.report.message);
                 let why = format!("builder {} refuses the build: {}", lease.facts().name, refuse.report.message);
                 return Relayed::Lost(Box::new(client), queued, why);
@@ -75,7 +75,7 @@ fn unreadable(builder: &str) -> Box<Refuse> {
         .refuse(0)
 }
 
-/// Relays from the builder's Accept to the end of the build.
+/// Relays from the builder's decision, an Accept or an Error, to the end of the build.
 async fn build(
     shared: &Arc<Shared>,
     client: Client,
@@ -102,7 +102,7 @@ async fn build(
         let news = boundary.take_news();
         running.add_rows(news.rows);
         running.add_pages(news.pages);
-        // A check or advice makes no graph.
+        // A check or advice builds no graph.
         if let Some(done) = news.done.filter(|_| is_build) {
             running.set_graph(&done);
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use service::lock;
 use tokio_util::sync::CancellationToken;
 
-/// Tickets of redirected clients. A client that returns with its ticket could not use the builder, so its reservation can end.
+/// Tickets of redirected clients. A client that returns with its ticket could not use the builder, whose reservation can end.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     tickets: Mutex<HashMap<String, CancellationToken>>,

@@ -168,7 +168,7 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
         NoBuilder::Refused(refuse) => {
             tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
             let reason = match Refusal::of(refuse.report.sqlstate) {
-                // No builder is ready; the router is.
+                // The code is also that of a draining daemon, but the router is not draining: it has no builder.
                 Refusal::Draining => Refusal::Builders,
                 reason => reason,
             };

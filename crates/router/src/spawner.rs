@@ -112,7 +112,7 @@ impl Place {
 /// The builder to start.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Memory in bytes that the build needs.
+    /// Memory of the builder in bytes; 0 if builders have no sizes.
     pub(crate) memory: u64,
     /// The time limit for the start.
     pub(crate) limit: Duration,

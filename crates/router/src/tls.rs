@@ -44,9 +44,7 @@ pub struct BuilderTls {
 
 #[derive(Debug)]
 enum Trust {
-    /// The file holds certificates of authorities, or of the builders themselves.
     Authorities(RwLock<Authorities>),
-    /// The file holds the builders' own certificate.
     Pinned(Arc<Pinned>, Arc<ClientConfig>),
 }
 
@@ -109,7 +107,7 @@ impl Reload for BuilderTls {
     }
 }
 
-/// Accepts the certificates in the file, and those that an authority in the file has signed.
+/// Accepts the certificates in the file, and those that an authority in the file has signed, if they are for the builders' name.
 #[derive(Debug)]
 struct Authorities {
     certificates: Vec<CertificateDer<'static>>,

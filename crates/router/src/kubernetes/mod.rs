@@ -1,5 +1,5 @@
-//! Builders as pods. Each pod has a numbered name out of `max_builders` ones: several routers, which only Kubernetes connects, cannot
-//! create more pods than there are names.
+//! Builders as pods. Each pod has one of `max_builders` numbered names, so that several routers, which share nothing but Kubernetes,
+//! cannot create more pods together.
 
 mod adopt;
 mod first_seen;
@@ -170,7 +170,7 @@ impl Pods {
         if idle.iter().any(|pod| template::wanted_by(pod) == Some(&self.identity) && self.may_be_granted(pod)) {
             return;
         }
-        // The smallest that is large enough, else any one whose end makes room.
+        // The smallest that is large enough; else the smallest of all, whose end makes room.
         let best = idle.into_iter().filter(|pod| template::wanted_by(pod).is_none());
         let Some(pod) = best.min_by_key(|pod| (template::memory(pod) < memory, template::memory(pod))) else { return };
         let (name, how) = (pod.name_any(), Patch::Merge(template::want(pod, &self.identity)));
@@ -228,7 +228,7 @@ impl Pods {
 
     /// The builder in a pod; `None` while the pod has no address.
     fn builder(&self, pod: &Pod, memory: u64) -> Option<PodBuilder> {
-        let outdated = self.template.is_not_of(pod);
+        let outdated = self.template.is_outdated(pod);
         PodBuilder::new(pod, memory, outdated, self.api.clone(), self.view.clone(), self.own.clone())
     }
 
@@ -238,7 +238,7 @@ impl Pods {
         self.own.remove(&pod.uid);
     }
 
-    async fn orphans(&self) -> Result<Vec<Arc<dyn Builder>>, SpawnError> {
+    async fn adopt_leftovers(&self) -> Result<Vec<Arc<dyn Builder>>, SpawnError> {
         let failed = |error| spawn_error("look for pods", &error);
         let mut found: Vec<Arc<dyn Builder>> = Vec::new();
         for pod in self.view.list().await.map_err(failed)? {
@@ -249,7 +249,7 @@ impl Pods {
             let pod = match adopt::adopt(&self.api, pod, &self.identity, &self.ending).await {
                 Ok(Some(pod)) => pod,
                 Ok(None) => continue,
-                // The next look tries again. What has been taken over already must not be lost with this error.
+                // The next search tries again. Pods taken over so far must not be lost with this error.
                 Err(error) => {
                     tracing::warn!(pod = name, %error, "pod of an earlier router cannot be taken over");
                     continue;
@@ -288,7 +288,7 @@ impl Spawner for Pods {
     }
 
     fn leftovers(&self) -> Boxed<'_, Result<Vec<Arc<dyn Builder>>, SpawnError>> {
-        Box::pin(self.orphans())
+        Box::pin(self.adopt_leftovers())
     }
 
     fn surroundings(&self) -> watch::Receiver<Surroundings> {

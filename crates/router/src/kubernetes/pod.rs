@@ -26,7 +26,7 @@ const UNREADY: Duration = Duration::from_secs(60);
 const LEAVE: Duration = Duration::from_secs(10);
 /// The pause between retries.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The longest pause between looks whether a pod has gone.
+/// The longest pause between checks whether a pod is gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often a forbidden patch is retried: an API server that has just started may not have loaded the roles yet.
 const FORBIDDEN: u32 = 15;
@@ -99,7 +99,7 @@ impl PodBuilder {
         }
     }
 
-    /// Whether a build may go on in the pod, which was last seen `since` then with a build, or ready.
+    /// Whether a build may go on in the pod, which was last known to be ready or to have a build at `since`.
     fn may_build(&self, since: Option<Instant>) -> bool {
         *self.show_building.borrow() && since.is_some_and(|since| since.elapsed() < health::LOST_BUSY)
     }
@@ -158,7 +158,7 @@ async fn show(api: Api<Pod>, pod: Identity, mut building: watch::Receiver<bool>)
     }
 }
 
-/// Patches a pod; retries until the API server answers, and has no trouble of its own. Succeeds if the pod is gone.
+/// Patches a pod, unless it is gone. Retries while the API server is unreachable or fails; other errors end in a warning.
 async fn patch(api: &Api<Pod>, name: &str, change: &Value) {
     let (mut forbidden, mut warned) = (0, false);
     while let Err(error) = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(change)).await {

@@ -24,7 +24,7 @@ pub(super) fn is_over_quota(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
 }
 
-/// Whether the same request would fail again: an answer of the API server, and no trouble or overload of the server itself or of a webhook.
+/// Whether the same request would fail again: the API server has answered, and neither it nor a webhook is broken or overloaded.
 pub(super) fn is_final(error: &Error) -> bool {
     matches!(code(error), 400..=499) && code(error) != 429
 }

@@ -111,7 +111,7 @@ mod tests {
         own.remove("1");
         let mut left_behind = pod("1", "b", "starting", "", "Pending");
         assert!(look([left_behind.clone()].iter(), "b", &own).left);
-        // With its node, a pod may stay for long after it was deleted.
+        // The deleted pod of a lost node may remain for long.
         left_behind.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         assert!(!look([left_behind].iter(), "b", &own).left);
     }

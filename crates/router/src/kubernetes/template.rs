@@ -90,7 +90,7 @@ impl Template {
     }
 
     /// Whether a pod was created from another template than this one.
-    pub(super) fn is_not_of(&self, pod: &Pod) -> bool {
+    pub(super) fn is_outdated(&self, pod: &Pod) -> bool {
         pod.annotations().get(TEMPLATE_ANNOTATION) != Some(&self.hash)
     }
 
@@ -251,8 +251,8 @@ mod tests {
         let [one, same, other] =
             [POD, &POD.replace('\n', " "), &POD.replace("low", "high")].map(|text| template(text).unwrap());
         let pod = one.pod("lantern-builder-1", 7 << 30).unwrap();
-        assert!(!one.is_not_of(&pod) && !same.is_not_of(&pod) && other.is_not_of(&pod));
-        assert!(one.is_not_of(&Default::default()), "a pod of a router that did not say");
+        assert!(!one.is_outdated(&pod) && !same.is_outdated(&pod) && other.is_outdated(&pod));
+        assert!(one.is_outdated(&Default::default()), "a pod without a hash");
     }
 
     #[test]

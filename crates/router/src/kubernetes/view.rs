@@ -76,7 +76,7 @@ impl View {
         let list = ListParams::default().labels(&labels);
         let (tell, mut pods) = watch::channel(PodList::default());
         let hurry = Arc::new(Notify::new());
-        tokio::spawn(look(api.clone(), list.clone(), tell, hurry.clone()));
+        tokio::spawn(poll(api.clone(), list.clone(), tell, hurry.clone()));
         let _ = timeout(PATIENCE, pods.changed()).await;
         Self { api, list, pods, hurry }
     }
@@ -102,7 +102,7 @@ impl View {
     }
 }
 
-async fn look(api: Api<Pod>, list: ListParams, tell: watch::Sender<PodList>, hurry: Arc<Notify>) {
+async fn poll(api: Api<Pod>, list: ListParams, tell: watch::Sender<PodList>, hurry: Arc<Notify>) {
     let mut away = false;
     loop {
         let asked = Some(Instant::now());
@@ -159,9 +159,9 @@ mod tests {
         let seen = PodList { asked: Some(asked), by_uid, ..PodList::default() };
         let second = Duration::from_secs(1);
         assert!(matches!(seen.pod("old", asked), Presence::Here(_)));
-        assert!(matches!(seen.pod("new", asked + second), Presence::TooEarly), "the pod was made after the look");
+        assert!(matches!(seen.pod("new", asked + second), Presence::TooEarly), "the pod was created after the request");
         assert!(matches!(seen.pod("new", asked - second), Presence::Gone));
-        assert!(matches!(PodList::default().pod("new", asked), Presence::TooEarly), "before the first look");
+        assert!(matches!(PodList::default().pod("new", asked), Presence::TooEarly), "before the first list");
     }
 
     #[tokio::test(start_paused = true)]

@@ -217,7 +217,7 @@ impl Actor {
             Action::Grant { request, id } => self.grant(request, id),
             Action::Refuse { request, refusal } => {
                 if let Some(client) = self.clients.remove(&request) {
-                    // The last error of a start explains more than the timeout.
+                    // The last report to the client says more than the timeout.
                     let refusal = match refusal {
                         Refusal::Late(after, None) => {
                             let last = client.waiting.borrow().reason.clone();

@@ -48,9 +48,10 @@ impl Lease {
         let _ = self.messages.send(Message::Lost { id: self.id, why: why.to_owned() });
     }
 
-    /// Like [`condemn`](Self::condemn) after an error of the connection. Returns the reason that the pool learns soon, else `error`.
+    /// Like [`condemn`](Self::condemn) after an `error` of the connection. Returns why the builder is gone, if the pool learns it soon, else
+    /// `error`.
     pub(crate) async fn failed(&self, error: String) -> String {
-        // Before the report, which the pool would return as the reason.
+        // Before `condemn`, whose reason the pool would return.
         let why = self.loss().await.unwrap_or(error);
         self.condemn(&why);
         why

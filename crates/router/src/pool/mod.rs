@@ -26,7 +26,7 @@ use service::{Activity, TicketKeys};
 
 /// Interval of searches for builders whose router is gone or has released them.
 const LOOK_FOR_LEFTOVERS: Duration = Duration::from_secs(15);
-/// The least interval when another router has released a builder to this one.
+/// The shortest interval between these searches, while another router releases builders to this one.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Messages to the pool.

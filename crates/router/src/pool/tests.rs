@@ -16,7 +16,7 @@ use crate::spawner::{Boxed, Builder, Facts, Order, Place, SpawnError, Spawner};
 /// Builders without builds that outlive the router.
 #[derive(Clone, Default)]
 struct Pods {
-    /// The number of those that the router has left to other routers.
+    /// How many the router has handed over to other routers.
     left: Arc<AtomicUsize>,
     /// Kills one.
     kill: Arc<Notify>,

@@ -108,8 +108,8 @@ fn two_hundred_builds_over_fifty_builders() {
     let longest =
         |small: bool| waited.iter().filter(|(build, _)| (*build >= 150) == small).map(|(_, wait)| *wait).max();
     let (small, large) = (longest(true).unwrap(), longest(false).unwrap());
-    assert!(small < large, "those who ask for little do not wait for the one who asks for all: {small:?}, {large:?}");
-    assert!(end + idle_ttl + Duration::from_secs(2) >= now, "{now:?}");
+    assert!(small < large, "150 builds of one database do not delay those of the others: {small:?}, {large:?}");
+    assert!(end + idle_ttl + Duration::from_secs(2) >= now, "idle builders are stopped in time: {now:?}");
     let mut waits: Vec<Duration> = waited.iter().map(|(_, wait)| *wait).collect();
     waits.sort_unstable();
     println!(

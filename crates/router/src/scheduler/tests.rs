@@ -505,7 +505,7 @@ fn no_idle_builder_makes_room_when_a_place_is_free_again() {
         assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
         scheduler.failed(1, SpawnError::full("all are taken"), now);
         scheduler.leave(request);
-        // What other routers lend is not started, so that nothing shows that this failure is over.
+        // No successful start clears the failure: builders of other routers are taken over, not started.
         let lent = [scheduler.adopt(10, false), scheduler.adopt(10, false)];
         lent.into_iter().for_each(|id| scheduler.finished(id, now));
         if own_ends {
