@@ -66,7 +66,7 @@ pub(crate) async fn wait(
                 send(client, &BuilderMessage::Wait(waiting), patience).await?;
             }
             frame = client.reader.next() => {
-                listen(frame)?;
+                check_frame(frame)?;
                 heard = Instant::now();
             }
             () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
@@ -83,7 +83,7 @@ pub(crate) async fn send(client: &mut Client, message: &BuilderMessage, patience
 }
 
 /// Checks a frame that a waiting client sends.
-pub(crate) fn listen(frame: Result<Option<protocol::Frame>, CodecError>) -> Result<(), NoBuilder> {
+pub(crate) fn check_frame(frame: Result<Option<protocol::Frame>, CodecError>) -> Result<(), NoBuilder> {
     let frame = frame?.ok_or(NoBuilder::Left)?;
     match ClientMessage::from_frame(&frame).map_err(CodecError::from)? {
         Some(ClientMessage::Heartbeat) | None => Ok(()),

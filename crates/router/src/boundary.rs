@@ -160,7 +160,7 @@ mod tests {
     use crate::stages::Stages;
 
     #[test]
-    fn what_the_builder_says_at_the_end_is_known() {
+    fn the_sqlstate_of_an_error_is_recognised() {
         let said = |sqlstate| {
             let mut bytes = BytesMut::new();
             BuilderMessage::Error(ErrorReport::new(sqlstate, "the end")).encode(&mut bytes);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_found_at_every_split() {
+    fn frame_boundaries_are_found_at_every_split() {
         let mut bytes = BytesMut::new();
         BuilderMessage::Progress(Progress { phase: 3, done: 2, total: 7 }).encode(&mut bytes);
         let first = bytes.len();

@@ -10,7 +10,7 @@ use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::admission::{NoBuilder, listen, send};
+use crate::admission::{NoBuilder, check_frame, send};
 use crate::opening::Client;
 use crate::pool::Lease;
 use crate::stream::{connect, in_time};
@@ -23,7 +23,7 @@ pub(crate) struct BuilderConnection {
 }
 
 /// Whether the client supports a redirect.
-pub(crate) fn can_be_sent(client: &Client) -> bool {
+pub(crate) fn supports_redirect(client: &Client) -> bool {
     client.hello.capabilities & capability::REDIRECT != 0
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn admit(
     builder: &mut BuilderConnection,
     patience: Duration,
 ) -> Result<Admission, NoBuilder> {
-    let (mut heard, mut told) = (Instant::now(), Instant::now());
+    let (mut client_heard, mut builder_heard) = (Instant::now(), Instant::now());
     let mut heartbeat = BytesMut::new();
     ClientMessage::Heartbeat.encode(&mut heartbeat);
     loop {
@@ -102,7 +102,7 @@ pub(crate) async fn admit(
                 Ok(Some(frame)) if matches!(frame.kind, kind::ACCEPT | kind::REFUSE | kind::ERROR) => {
                     return Ok(Admission::Decided(frame));
                 }
-                Ok(Some(frame)) => match BuilderMessage::from_frame(&frame).inspect(|_| told = Instant::now()) {
+                Ok(Some(frame)) => match BuilderMessage::from_frame(&frame).inspect(|_| builder_heard = Instant::now()) {
                     Ok(Some(message)) => send(client, &message, patience).await?,
                     Ok(None) => {}
                     Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
@@ -111,8 +111,8 @@ pub(crate) async fn admit(
                 Err(error) => return Ok(Admission::BuilderLost(error.to_string())),
             },
             frame = client.reader.next() => {
-                listen(frame)?;
-                heard = Instant::now();
+                check_frame(frame)?;
+                client_heard = Instant::now();
                 // The builder expects heartbeats, too, while the build waits in its queue.
                 let beat = async {
                     builder.write.write_all(&heartbeat).await?;
@@ -124,8 +124,8 @@ pub(crate) async fn admit(
                     Err(_) => return Ok(Admission::BuilderLost("it reads nothing".to_owned())),
                 }
             }
-            () = sleep_until(heard + patience) => return Err(NoBuilder::Silent(patience)),
-            () = sleep_until(told + SILENCE) => {
+            () = sleep_until(client_heard + patience) => return Err(NoBuilder::Silent(patience)),
+            () = sleep_until(builder_heard + SILENCE) => {
                 return Ok(Admission::BuilderLost(format!("it has been silent for {} s", SILENCE.as_secs())));
             }
         }

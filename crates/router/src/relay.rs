@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_last_word_counts_although_the_client_breaks_off_when_it_has_it() {
+    async fn the_last_frame_decides_although_the_client_then_resets_the_connection() {
         let done = BuilderMessage::Done(Done { rows: 1, elements: 1, build_ms: 1, blocks: 2, ..Done::default() });
         let cancelled = BuilderMessage::Error(ErrorReport::new(SqlState::QUERY_CANCELED, "cancelled by the client"));
         for (word, expected) in [(done, kind::DONE), (cancelled, kind::ERROR)] {
@@ -265,7 +265,7 @@ mod tests {
         let endless = async { while builder.write_all(&frame).await.is_ok() {} };
         let end = tokio::select! {
             end = timeout(Duration::from_secs(60), passed) => end.unwrap(),
-            () = endless => panic!("the builder was left"),
+            () = endless => panic!("the relay closed the connection to the builder"),
         };
         assert_eq!(end, End::Unread);
         // The boundary covers bytes sent to the client, not those read from the builder: it is within a frame.

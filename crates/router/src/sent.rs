@@ -12,7 +12,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// Remembers the ticket of a redirected client, if it has one.
-    pub(crate) fn with(self: &Arc<Self>, ticket: &str) -> Away {
+    pub(crate) fn register(self: &Arc<Self>, ticket: &str) -> Away {
         let back = CancellationToken::new();
         if !ticket.is_empty() {
             lock(&self.tickets).insert(ticket.to_owned(), back.clone());
@@ -21,7 +21,7 @@ impl Sent {
     }
 
     /// Reports that a client has returned with its ticket. Tickets of other routers are ignored.
-    pub(crate) fn comes_back_with(&self, ticket: &str) {
+    pub(crate) fn report_return(&self, ticket: &str) {
         if let Some(back) = lock(&self.tickets).get(ticket) {
             back.cancel();
         }
@@ -37,7 +37,7 @@ pub(crate) struct Away {
 
 impl Away {
     /// Waits until the client returns with its ticket.
-    pub(crate) async fn back(&self) {
+    pub(crate) async fn returned(&self) {
         self.back.cancelled().await;
     }
 }
@@ -53,11 +53,11 @@ mod tests {
     use super::{Arc, Sent, lock};
 
     #[test]
-    fn only_its_own_ticket_brings_a_client_back() {
+    fn a_client_returns_only_with_its_own_ticket() {
         let sent = Arc::new(Sent::default());
-        let [first, second, without] = ["1", "2", ""].map(|ticket| sent.with(ticket));
+        let [first, second, without] = ["1", "2", ""].map(|ticket| sent.register(ticket));
         for ticket in ["2", "", "3"] {
-            sent.comes_back_with(ticket);
+            sent.report_return(ticket);
         }
         assert_eq!([&first, &second, &without].map(|away| away.back.is_cancelled()), [false, true, false]);
         drop((first, second, without));

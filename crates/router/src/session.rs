@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::admission::{NoBuilder, refuse_client, send, send_last, wait};
 use crate::config::Mode;
-use crate::handover::{can_be_sent, redirect};
+use crate::handover::{redirect, supports_redirect};
 use crate::health;
 use crate::opening::{Client, Opening, open};
 use crate::pool::{Followed, Lease, TICKET_LIFETIME};
@@ -88,7 +88,7 @@ impl Session<'_> {
         let config = &self.shared.config;
         let demand = Demand::new(known, (config.need_of)(&client.hello), config.machine_for);
         tracing::info!(client = %demand.client, memory = demand.memory, again = !client.ticket.is_empty(), "build asked for");
-        self.shared.sent.comes_back_with(&client.ticket);
+        self.shared.sent.report_return(&client.ticket);
         let patience = self.shared.config.listening.idle_timeout;
         for attempt in 1..=ATTEMPTS {
             let demand = Demand { again: attempt > 1, ..demand.clone() };
@@ -100,8 +100,8 @@ impl Session<'_> {
                 Ok(lease) => lease,
                 Err(why) => return refuse(client, queued, &why).await,
             };
-            let is_sent = self.shared.config.mode == Mode::Redirect && can_be_sent(&client);
-            let relayed = match is_sent {
+            let redirects = self.shared.config.mode == Mode::Redirect && supports_redirect(&client);
+            let relayed = match redirects {
                 true => self.redirect(client, queued, lease).await,
                 false => relayed::relay(self.shared, client, queued, lease).await,
             };
@@ -142,12 +142,12 @@ impl Session<'_> {
         let Facts { name, place, .. } = lease.facts();
         running.is_at(&format!("{name} ({}:{})", place.host(), place.port));
         // Register the ticket before the redirect, since the client may return at once.
-        let away = self.shared.sent.with(&lease.ticket);
+        let away = self.shared.sent.register(&lease.ticket);
         self.shared.door.tasks.spawn(async move {
             let name = lease.facts().name.clone();
             let followed = tokio::select! {
                 followed = lease.follow(before, TICKET_LIFETIME) => followed,
-                () = away.back() => Followed::NeverCame,
+                () = away.returned() => Followed::NeverCame,
             };
             tracing::debug!(builder = name, ?followed, "the client's build is over");
             match followed {

@@ -221,7 +221,7 @@ mod tests {
     use super::place;
 
     #[test]
-    fn a_pod_without_an_address_is_nowhere() {
+    fn a_pod_without_an_address_has_no_place() {
         let of = |status| place(&serde_json::from_value::<Pod>(json!({ "status": status })).unwrap());
         assert_eq!(of(json!({ "podIP": "10.0.0.7" })).unwrap().host(), "10.0.0.7");
         for status in [json!({ "phase": "Pending" }), json!({ "podIP": "" }), json!(null)] {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_says_is_passed_on() {
+    fn states_contain_the_reasons_of_kubernetes() {
         let waiting = |text: &str| State::Waiting(text.to_owned());
         assert_eq!(of(json!({ "phase": "Pending" })), waiting("is pending"));
         let conditions = json!([{ "type": "PodScheduled", "status": "False", "message": "0/1 nodes: no memory" }]);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_is_what_the_labels_say() {
+    fn builders_of_other_routers_are_counted_by_their_labels() {
         let own = Own::default();
         own.add("1".to_owned());
         own.add("2".to_owned());
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_without_a_router_are_there_for_the_taking() {
+    fn pods_without_a_router_can_be_taken_over() {
         let own = Own::default();
         let left = |router| look([pod("1", router, "idle", "", "Running")].iter(), "b", &own).left;
         assert_eq!([left("b"), left(""), left("a")], [true, true, false]);

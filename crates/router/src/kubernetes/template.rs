@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_router_says_is_added_to_what_the_operator_says() {
+    fn the_router_adds_its_fields_to_the_operators_template() {
         let template = template(POD).unwrap();
         let pod = serde_json::to_value(template.pod(&template.name(3), 7 << 30).unwrap()).unwrap();
         assert_eq!(pod["metadata"]["name"], "lantern-builder-3");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_another_template_are_known() {
+    fn pods_of_another_template_are_outdated() {
         let [one, same, other] =
             [POD, &POD.replace('\n', " "), &POD.replace("low", "high")].map(|text| template(text).unwrap());
         let pod = one.pod("lantern-builder-1", 7 << 30).unwrap();

@@ -153,7 +153,7 @@ mod tests {
     use super::{PodList, Presence};
 
     #[test]
-    fn a_pod_is_known_by_its_uid_and_missed_only_by_a_later_look() {
+    fn a_pod_is_gone_only_if_a_later_list_lacks_its_uid() {
         let asked = Instant::now();
         let by_uid = Arc::new(HashMap::from([("old".to_owned(), Pod::default())]));
         let seen = PodList { asked: Some(asked), by_uid, ..PodList::default() };

@@ -89,7 +89,7 @@ async fn lease(pods: &Pods, rules: Rules, drain: &CancellationToken) -> (Pool, L
 }
 
 #[tokio::test]
-async fn how_a_builder_ended_says_more_than_its_connection() {
+async fn a_loss_is_explained_by_the_builders_end_not_by_its_connection() {
     let pods = Pods::default();
     let reason = async {
         let (_pool, lease) = lease(&pods, Rules::default(), &CancellationToken::new()).await;
@@ -104,7 +104,7 @@ async fn how_a_builder_ended_says_more_than_its_connection() {
 }
 
 #[tokio::test]
-async fn a_router_that_ends_has_left_its_builders_to_others() {
+async fn a_router_that_ends_waits_until_its_builders_are_handed_over() {
     let (pods, drain) = (Pods::default(), CancellationToken::new());
     let rules = Rules { min_builders: 2, ..Rules::default() };
     let started = async {

@@ -51,7 +51,7 @@ fn a_named_client_keeps_to_its_limits_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_build_that_need_not_wait_is_taken_beyond_the_limit_of_waiting_builds() {
+fn the_limit_of_waiting_builds_refuses_none_that_need_not_wait() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let limits = Limits { waiting: 1, ..Limits::default() };
     let named = Client { name: Some("tenant".into()), limits, ..client(1) };
@@ -86,7 +86,7 @@ fn a_build_that_lost_its_builder_keeps_its_turn() {
 }
 
 #[test]
-fn no_builder_comes_for_a_request_that_its_client_s_limits_hold_back() {
+fn no_builder_is_started_for_a_request_that_its_clients_limits_hold_back() {
     let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (9, 1);
     let (mut scheduler, now) = (scheduler(spare), Instant::now());
     let limits = Limits { builds: 1, ..Limits::default() };
@@ -105,7 +105,7 @@ fn no_builder_comes_for_a_request_that_its_client_s_limits_hold_back() {
 }
 
 #[test]
-fn a_build_may_take_what_its_client_has_left() {
+fn a_build_gets_what_is_left_of_its_clients_memory_limit() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let named = |name: &str, memory| Client {
         name: Some(name.into()),
@@ -137,7 +137,7 @@ fn scheduler(change: impl FnOnce(&mut Rules)) -> Scheduler {
 }
 
 #[test]
-fn a_builder_comes_for_a_build_and_goes_after_it() {
+fn a_builder_is_started_for_a_build_and_stopped_after_idle_ttl() {
     let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
     assert_eq!(scheduler.act(now), []);
     let request = ask(&mut scheduler, 1, 7);
@@ -156,7 +156,7 @@ fn a_builder_comes_for_a_build_and_goes_after_it() {
 }
 
 #[test]
-fn no_more_builders_than_allowed_and_nobody_is_refused_for_that() {
+fn builds_beyond_max_builders_wait_and_are_not_refused() {
     let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
     let requests: Vec<_> = (0..3).map(|_| ask(&mut scheduler, 1, 1)).collect();
     assert_eq!(scheduler.act(now).len(), 2);
@@ -185,7 +185,7 @@ fn each_database_gets_its_share() {
 }
 
 #[test]
-fn whoever_leaves_is_forgotten() {
+fn a_withdrawn_request_gets_no_builder() {
     let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
     let request = ask(&mut scheduler, 1, 1);
     scheduler.act(now);
@@ -369,7 +369,7 @@ fn an_idle_builder_makes_room_within_a_quota() {
 }
 
 #[test]
-fn builders_fit_their_builds() {
+fn builders_are_as_large_as_their_builds_need() {
     let (mut scheduler, now) = (scheduler(|rules| rules.memory = (10, 100)), Instant::now());
     let small = ask(&mut scheduler, 1, 1);
     assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 10 }]);
@@ -391,7 +391,7 @@ fn builders_fit_their_builds() {
 }
 
 #[test]
-fn some_are_kept() {
+fn the_minimum_and_the_spare_builders_are_kept() {
     let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.spare_builders) = (1, 1)), Instant::now());
     assert_eq!(scheduler.act(now), [Action::Start { id: 1, memory: 0 }]);
     scheduler.started(1, 0, now);
@@ -410,7 +410,7 @@ fn some_are_kept() {
 }
 
 #[test]
-fn failed_starts_are_tried_again_ever_more_slowly() {
+fn failed_starts_back_off_and_the_breaker_refuses_requests() {
     let (mut scheduler, now) = (scheduler(|rules| rules.breaker = 3), Instant::now());
     let request = ask(&mut scheduler, 1, 1);
     let other = ask(&mut scheduler, 2, 1);
@@ -437,7 +437,7 @@ fn failed_starts_are_tried_again_ever_more_slowly() {
 }
 
 #[test]
-fn what_lasts_is_said_at_once() {
+fn a_lasting_error_refuses_requests_at_once() {
     let (mut scheduler, now) = (scheduler(|_| {}), Instant::now());
     let request = ask(&mut scheduler, 1, 1);
     scheduler.act(now);
@@ -447,7 +447,7 @@ fn what_lasts_is_said_at_once() {
 }
 
 #[test]
-fn while_others_build_nobody_is_refused_for_want_of_another_builder() {
+fn a_request_waits_for_a_busy_builder_if_no_other_can_be_started() {
     for error in [SpawnError::passing("exceeded quota"), SpawnError::lasting("forbidden", "")] {
         let (mut scheduler, mut now) = (scheduler(|rules| rules.max_builders = 3), Instant::now());
         let first = ask(&mut scheduler, 1, 1);
@@ -539,7 +539,7 @@ fn failures_of_larger_builders_refuse_no_build_that_waits_for_other_routers() {
 }
 
 #[test]
-fn a_quota_that_other_routers_share_is_waited_for_as_for_a_start() {
+fn a_request_waits_for_a_shared_quota_until_the_start_timeout() {
     let shared = || SpawnError { outlook: Outlook::Shared, ..SpawnError::passing("exceeded quota") };
     let spare = |rules: &mut Rules| (rules.max_builders, rules.spare_builders) = (4, 1);
     let (mut scheduler, begun) = (scheduler(spare), Instant::now());
@@ -568,7 +568,7 @@ fn a_quota_that_other_routers_share_is_waited_for_as_for_a_start() {
 }
 
 #[test]
-fn nobody_waits_for_ever_for_a_start() {
+fn a_request_is_refused_after_the_start_timeout() {
     let (mut scheduler, now) = (scheduler(|rules| rules.breaker = 99), Instant::now());
     let request = ask(&mut scheduler, 1, 1);
     scheduler.act(now);
@@ -578,7 +578,7 @@ fn nobody_waits_for_ever_for_a_start() {
 }
 
 #[test]
-fn what_is_kept_is_kept_by_all_routers_together() {
+fn minimum_and_spares_count_the_builders_of_all_routers() {
     let now = Instant::now();
     let some = |all, ready| Others { all, ready, ..Others::default() };
     let kept = |rules: &mut Rules| (rules.min_builders, rules.max_builders) = (2, 4);
@@ -596,7 +596,7 @@ fn what_is_kept_is_kept_by_all_routers_together() {
 }
 
 #[test]
-fn of_two_routers_that_keep_too_much_only_one_lets_go() {
+fn of_two_routers_with_too_many_idle_builders_only_one_stops_its_own() {
     let now = Instant::now();
     for (min_builders, spare_builders) in [(1, 0), (0, 1)] {
         let change = |rules: &mut Rules| (rules.min_builders, rules.spare_builders) = (min_builders, spare_builders);
@@ -615,7 +615,7 @@ fn of_two_routers_that_keep_too_much_only_one_lets_go() {
 }
 
 #[test]
-fn a_builder_for_which_another_router_waits_is_lent_when_it_is_idle() {
+fn an_idle_builder_is_handed_over_to_a_router_that_waits_for_it() {
     let (mut scheduler, now) = (scheduler(|rules| (rules.max_builders, rules.spare_builders) = (1, 1)), Instant::now());
     scheduler.act(now);
     scheduler.started(1, 7, now);
@@ -642,7 +642,7 @@ fn a_builder_that_is_too_small_makes_room_although_others_have_the_rest() {
 }
 
 #[test]
-fn a_router_that_ends_starts_nothing_to_keep_and_lets_its_builders_go() {
+fn a_draining_router_starts_no_spare_builders_and_lets_idle_ones_go() {
     let (mut scheduler, now) = (scheduler(|rules| (rules.min_builders, rules.spare_builders) = (2, 2)), Instant::now());
     assert_eq!(scheduler.act(now).len(), 2);
     scheduler.drain();
