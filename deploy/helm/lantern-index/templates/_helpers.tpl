@@ -12,7 +12,7 @@
 
 {{- define "lantern-index.tls" -}}
 {{- if and .Values.tls.secretName .Values.tls.certManager.enabled -}}
-{{- fail "tls.secretName names a Secret that is there, tls.certManager makes one: set one of the two" -}}
+{{- fail "tls.secretName names an existing Secret, tls.certManager makes one: set one of the two" -}}
 {{- end -}}
 {{- .Values.tls.secretName | default (printf "%s-tls" (include "lantern-index.router" .)) -}}
 {{- end -}}
@@ -21,14 +21,14 @@
 {{- .Values.ticket.secretName | default (printf "%s-ticket" (include "lantern-index.router" .)) -}}
 {{- end -}}
 
-{{/* The data of a Secret of this namespace, as JSON; none if it is not there or the cluster cannot be asked. */}}
+{{/* The data of a Secret as JSON; {} if it does not exist, or if Helm is not connected to the cluster. */}}
 {{- define "lantern-index.secret-data" -}}
 {{- $secret := lookup "v1" "Secret" .namespace .name -}}
 {{- if $secret }}{{ $secret.data | default dict | toJson }}{{ else }}{}{{ end -}}
 {{- end -}}
 
-{{/* The data of the Secrets that this chart makes, as JSON: those that are there, or new ones, which are the same wherever a
-     rendering asks for them. */}}
+{{/* The data of the Secrets that this chart makes, as JSON: that of existing Secrets, or new data, which is kept in .Values.made so
+     that all templates of a rendering get the same. */}}
 {{- define "lantern-index.made" -}}
 {{- if not (hasKey .Values "made") -}}
 {{- $ticket := include "lantern-index.secret-data" (dict "namespace" .Release.Namespace "name" (include "lantern-index.ticket" .)) | fromJson -}}
@@ -53,9 +53,9 @@
 {{- $_ := set $made "tls" (dict "tls.crt" ($cert.Cert | b64enc) "tls.key" ($cert.Key | b64enc)) -}}
 {{- end -}}
 {{- end -}}
-{{- /* A list, even an empty one, is something only of a cluster. */ -}}
+{{- /* `lookup` of a list is true, even if the list is empty, only if Helm is connected to a cluster. */ -}}
 {{- if and $made (not (or .Values.secrets.generate (lookup "v1" "Secret" .Release.Namespace ""))) -}}
-{{- fail "whether the Secrets of this release are there can only be asked by `helm install` and `helm upgrade`: name yours in ticket.secretName and tls.secretName, or have new ones made each time with secrets.generate=true" -}}
+{{- fail "only `helm install` and `helm upgrade` can look up whether the Secrets of this release exist: name yours in ticket.secretName and tls.secretName, or have new ones made each time with secrets.generate=true" -}}
 {{- end -}}
 {{- $_ := set .Values "made" $made -}}
 {{- end -}}
@@ -74,7 +74,7 @@
 {{- $names | toJson -}}
 {{- end -}}
 
-{{/* Those of tls.names that are addresses. */}}
+{{/* The IP addresses among tls.names, as JSON. */}}
 {{- define "lantern-index.addresses" -}}
 {{- $addresses := list -}}
 {{- range .Values.tls.names -}}
@@ -91,7 +91,7 @@
 {{- mul (regexFind "^[0-9]+" . | int64) (get (dict "kB" 1024 "MB" 1048576 "GB" 1073741824 "TB" 1099511627776) $unit | int64) -}}
 {{- end -}}
 
-{{/* The key of the Secret for TLS with what the builders' certificate is checked by. */}}
+{{/* The key, in the Secret for TLS, of the certificate by which the router verifies builders. */}}
 {{- define "lantern-index.ca-key" -}}
 {{- if .Values.tls.caKey -}}
 {{- .Values.tls.caKey -}}
@@ -104,7 +104,7 @@ tls.crt
 {{- end -}}
 {{- end -}}
 
-{{/* Changes with what is in the Secrets of a builder, as far as Helm can see. */}}
+{{/* A hash of the Secrets of builders, as far as Helm can look them up. */}}
 {{- define "lantern-index.builder-secrets" -}}
 {{- $seen := list (include "lantern-index.made" .) -}}
 {{- range list .Values.ticket.secretName (ternary (include "lantern-index.tls" .) .Values.tls.secretName .Values.tls.certManager.enabled) -}}
@@ -115,7 +115,7 @@ tls.crt
 {{- $seen | toJson | sha256sum -}}
 {{- end -}}
 
-{{/* The same for routers, which ask clients who they are. */}}
+{{/* The same for routers, which also have the Secrets that authenticate clients. */}}
 {{- define "lantern-index.router-secrets" -}}
 {{- $seen := list (include "lantern-index.builder-secrets" .) -}}
 {{- range list .Values.tokens.secretName .Values.clientCa.secretName -}}
