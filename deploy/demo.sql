@@ -5,7 +5,7 @@ SELECT * FROM lantern_index.ping();
 
 DROP TABLE IF EXISTS demo;
 CREATE TABLE demo (id bigserial PRIMARY KEY, embedding vector(128));
--- The sum keeps the inner query from being evaluated once for all rows.
+-- `0 * row` makes the inner query depend on the row; otherwise it would be evaluated once for all rows.
 INSERT INTO demo (embedding)
     SELECT ARRAY(SELECT random() + 0 * row FROM generate_series(1, 128))::real[]
     FROM generate_series(1, 20000) row;

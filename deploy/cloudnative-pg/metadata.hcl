@@ -1,4 +1,4 @@
-// What CloudNativePG's catalogue of extension images asks for of an extension.
+// The entry for CloudNativePG's catalogue of extension images.
 metadata = {
   name                     = "lantern-index"
   sql_name                 = "lantern_index"
