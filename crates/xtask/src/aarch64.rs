@@ -14,12 +14,12 @@ use crate::{apt, build, install, setup, step};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
-/// The program that runs others made for the architecture.
+/// Emulates programs of the architecture.
 pub const EMULATOR: &str = "qemu-aarch64-static";
 /// Where the packages put the libraries of the other architecture.
 const ROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// The program, without what needs a C++ compiler, and the test that starts it: cargo builds it for the test.
+/// `lantern-index` without features that need a C++ compiler, and a test that starts it, for which cargo builds it.
 const PROGRAM: [&str; 5] = ["-p", "lantern-index", "--no-default-features", "--test", "cpu_levels"];
 
 /// Whether programs for the architecture are emulated here.
@@ -33,8 +33,8 @@ pub fn kernels() -> Result<()> {
     cargo("test", &["-p", "lantern-index-distance"])
 }
 
-/// Tests the kernels, and builds with them at each level of the processor. Then PostgreSQL builds with an emulated builder; with `pg`, only
-/// that, and PostgreSQL is an emulated one too.
+/// Tests the kernels, and builds with them at each level of the processor; then external builds of a native PostgreSQL with an emulated
+/// builder. With `pg`, only such builds, of an emulated PostgreSQL of that release.
 pub fn run(pg: Option<u32>) -> Result<Vec<Summary>> {
     if pg.is_none() {
         kernels()?;

@@ -26,7 +26,7 @@ impl Archive {
         format!("Types: {types}\nURIs: {}\nSuites: {suite}\nComponents: main\n{signed_by}", self.uri)
     }
 
-    /// Debian's own archive before others that happen to have a component `main` for the same release.
+    /// Higher for Debian's own archive than for others that happen to have a component `main` for the same release.
     fn rank(&self) -> u32 {
         let path_fits = self.uri.trim_end_matches('/').ends_with("/debian");
         let keys_fit = self.signed_by.as_ref().is_some_and(|keys| keys.contains("debian-archive"));

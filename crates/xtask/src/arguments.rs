@@ -30,13 +30,13 @@ pub enum Task {
     Picture(Picture),
     /// Make Debian packages of daemon and library in target/dist
     Dist(DistOptions),
-    /// All checks and tests: on the PostgreSQL found, on 18, and what meets the database on 17
+    /// All checks and tests, on the PostgreSQL found and on 18; on 17 those that depend most on the database
     Test(TestOptions),
-    /// Compare builds by several means, hard data, and what documents measured; --help lists the options
+    /// Compare external builds with others, build hard data, repeat measurements of articles; --help lists the options
     Bench(Words),
-    /// 200 builds of random shapes and endings against one daemon; prints what is left of them
+    /// Run 200 random builds, some of which fail, against one daemon, and print what they leave behind
     Soak,
-    /// Builds of several databases with a fault in each round; --help lists the options
+    /// Run builds of several databases with a fault in each round; --help lists the options
     Chaos(Words),
 }
 
@@ -98,7 +98,7 @@ pub struct DistOptions {
     /// Pack what is built already; with --image compile as the demo does
     #[arg(long)]
     pub quick: bool,
-    /// What goes into CloudNativePG's extension image, instead of packages
+    /// Make the content of CloudNativePG's extension image instead of packages
     #[arg(long)]
     pub image: bool,
 }
@@ -134,7 +134,7 @@ pub struct TestOptions {
     /// part of a test's name, on the PostgreSQL found; pgvector (pgvector's own regression and TAP tests, with every hnsw index built
     /// externally); neon (the distance kernels for aarch64, cross-compiled and emulated); aarch64 (those kernels, and builds with them; with
     /// --pg, builds in an emulated PostgreSQL); kubernetes (builders as pods, on a control plane built from Go sources once). The last four are
-    /// no part of a whole run
+    /// not part of a whole run
     pub name: Option<String>,
     /// On this release only; 17 and 18 are fetched from Debian if not here
     #[arg(long, value_name = "N")]
@@ -158,7 +158,7 @@ impl TestOptions {
     }
 }
 
-/// Words for the program that does it.
+/// Arguments that another program parses, `--help` among them.
 #[derive(Args, Debug, Default, PartialEq, Eq)]
 #[command(disable_help_flag = true)]
 pub struct Words {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_get_their_words_as_they_are() {
+    fn arguments_of_other_programs_are_passed_on_unparsed() {
         let words = |line: &str| Words { words: line.split_whitespace().map(str::to_owned).collect() };
         assert_eq!(parse("bench").unwrap(), Task::Bench(Words::default()));
         assert_eq!(parse("bench --help").unwrap(), Task::Bench(words("--help")));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn workflows_run_what_there_is() {
+    fn workflows_run_existing_tasks_in_valid_scripts() {
         let mut tasks = 0;
         for (file, script) in scripts() {
             for line in script.lines().filter_map(|line| line.trim().strip_prefix("cargo xtask ")) {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds and installs what takes part, and runs the program in `benches`.
+//! `cargo xtask bench`: builds and installs the contestants, and runs the program in `benches`.
 
 use std::process::Command;
 

@@ -18,7 +18,7 @@ pub const EXTENSION: &str = "lantern-index-extension";
 /// The members of a plain build. Cargo unites features over the chosen members, so another choice would compile everything again.
 pub const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", EXTENSION];
 
-/// The arguments for the programs that tests start. With a test beside them, they have the features of tests and are compiled only once.
+/// The arguments for the programs that tests start. With a test among the targets, features are those of tests: nothing is compiled twice.
 pub const PROGRAMS: [&str; 6] = ["--workspace", "--exclude", EXTENSION, "--bins", "--test", "architecture"];
 
 /// The cargo that runs us, in the workspace, for a PostgreSQL if one is given.
@@ -65,7 +65,7 @@ impl Profile {
     }
 }
 
-/// Runs `cargo build`, which needs what set-up installs; returns the path of what it has built, in the target directory.
+/// Runs `cargo build`; returns the path of `built`, which is relative to the target directory. An error's hint says what it `needs`.
 pub fn cargo_build(what: &str, needs: &str, cargo: &mut Command, built: &str) -> Result<PathBuf> {
     let hint = format!("It needs {needs}.");
     step::command(&format!("building {what}"), &hint, cargo)?;

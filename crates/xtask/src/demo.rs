@@ -12,7 +12,7 @@ use measure::{Measured, Place};
 
 /// ef_search values at which recall is compared.
 const EF_SEARCH: [u32; 3] = [40, 100, 200];
-/// How much worse than the database's own index the external one may be.
+/// By how much the external index's recall may be below that of the index built in the database.
 const MARGIN: f64 = 0.01;
 const NEIGHBORS: usize = 10;
 
@@ -63,7 +63,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     verdict.map(drop)
 }
 
-/// Whether the external index finds as much as the other, in a sentence.
+/// The comparison of recalls in a sentence; an error if the external index's is more than [`MARGIN`] lower at some `ef_search`.
 fn verdict(inside: &Measured, outside: &Measured) -> Result<String> {
     for ((ef, inside), outside) in EF_SEARCH.iter().zip(&inside.recall).zip(&outside.recall) {
         ensure!(
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts() {
+    fn recall_lower_by_more_than_the_margin_is_an_error() {
         let with = |recall: [f64; 3]| Measured { recall: recall.to_vec(), ..Measured::default() };
         let inside = with([0.95, 0.97, 0.99]);
         assert!(verdict(&inside, &with([0.945, 0.975, 0.981])).is_ok());

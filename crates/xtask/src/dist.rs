@@ -161,7 +161,7 @@ fn built(path: &str, how: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The commit that `lantern-index --version` tells. An archive of the sources has none.
+/// The commit that `lantern-index --version` prints. An archive of the sources has none.
 fn commit() -> Option<String> {
     let mut git = std::process::Command::new("git");
     let commit = step::output(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(harness::root()));

@@ -117,7 +117,7 @@ mod tests {
 
     /// Runs this program again under an account without rights, where there is no sudo.
     #[test]
-    fn without_root_rights() {
+    fn without_root_rights_nothing_is_installed() {
         let dir = Scratch::new("without-root", 0o755).unwrap();
         let program = dir.path().join("tests");
         fs::copy(env::current_exe().unwrap(), &program).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "without_root_rights runs it"]
+    #[ignore = "without_root_rights_nothing_is_installed runs it"]
     fn nothing_is_written() {
         let error = put(Path::new("/built/x.so"), Path::new("/lantern_index.so"), 0o644).unwrap_err().to_string();
         assert!(error.starts_with("copying /built/x.so to /lantern_index.so needs root"), "{error}");

@@ -87,7 +87,7 @@ impl<'a> OtherApt<'a> {
     }
 }
 
-/// A private configuration except for the network settings, without the machine's hooks.
+/// apt's configuration: private folders and no hooks. Its network settings are the machine's.
 fn configuration(dir: &str, kind: Kind) -> String {
     let architecture = match kind {
         Kind::BinariesFor(name) => format!("APT::Architecture \"{name}\";\nAPT::Architectures {{ \"{name}\"; }};\n"),

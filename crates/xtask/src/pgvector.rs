@@ -30,7 +30,7 @@ pub fn refuse_older(config: &PgConfig) -> Result<()> {
     )
 }
 
-/// Whether the distribution's package is recent enough.
+/// Fails unless the distribution's package is recent enough.
 pub fn can_be_installed(major: u32) -> Result<()> {
     let package = format!("postgresql-{major}-pgvector");
     let version = apt::candidate(&package);
@@ -95,8 +95,8 @@ pub fn source(version: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get the source of pgvector {version}; PGVECTOR_SOURCE may name its directory"))
 }
 
-/// Fetches the sources of the oldest and the newest pgvector that Debian has and that is tested, unless they are here: `tests/tests/type_info.rs`
-/// reads them. Debian may have a release's library, but no longer its source: then the test does without it.
+/// Fetches the sources of the oldest and the newest pgvector of Debian that are tested, unless they are here, for `tests/tests/type_info.rs`.
+/// If Debian no longer has a source, the test does without it.
 pub fn fetch_sources() -> Result<()> {
     for suite in &SUITES[..2] {
         let dir = step::work_dir()?.join(format!("pgvector-{suite}"));
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_one_is_not_replaced_unasked() {
+    fn a_pgvector_that_is_too_old_is_an_error() {
         let dir = Scratch::new("pgvector", 0o755).unwrap();
         let place = |name: &str| dir.path().join(name);
         let config = PgConfig {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn versions() {
+    fn versions_from_0_8_on_are_new_enough() {
         for version in ["0.8.0", "0.8.0-1", "0.10.1", "1.0"] {
             assert!(is_new_enough(version), "{version}");
         }

@@ -109,7 +109,7 @@ fn watch() -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-/// Screens that follow each other in the same place; each begins with a line that contains `head`. A line that stays is there once.
+/// Screens that replace each other from `row` on; each begins with a line that contains `head`. A line that stays is there once.
 fn frames(lines: &[Line], head: &str, row: usize) -> Vec<Text> {
     let heads: Vec<usize> = (0..lines.len()).filter(|&line| lines[line].text.contains(head)).collect();
     let ends = heads.iter().skip(1).copied().chain([lines.len()]);

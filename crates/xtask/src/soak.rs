@@ -2,7 +2,7 @@ use anyhow::{Context, Result};
 
 use crate::{build, step};
 
-/// Runs very many builds of random shapes and endings against one daemon, and checks what they leave behind.
+/// Runs many random builds, some of which fail, against one daemon, and checks what they leave behind.
 pub fn run() -> Result<()> {
     let program = build::program()?;
     let mut test = build::cargo(None);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn other_systems_hear_what_works_there() {
+    fn other_systems_are_told_what_works_there() {
         let error = System::of("macos", "").check().unwrap_err().to_string();
         for part in ["this is macos", "brew", "docker compose"] {
             assert!(error.contains(part), "{error}");
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Else nobody would hear it there: this program would not compile. The harness's folders are for Linux alone, or have nothing of a system.
+    /// Otherwise this program would not compile there and could not say what works. Folders in `tests/src` are for Linux alone, or portable.
     #[test]
     fn the_harness_compiles_on_other_systems() {
         let files = fs::read_dir(harness::root().join("tests/src")).unwrap().map(|entry| entry.unwrap().path());

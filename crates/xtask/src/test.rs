@@ -177,7 +177,7 @@ fn of_files(config: &PgConfig, files: &[&str]) -> Result<Counts> {
     on_targets(config, &[], files)
 }
 
-/// What `other` flags name, and files of tests; those that are [`WAITING`] afterwards.
+/// Runs the targets that the flags `other` name and files of tests; afterwards, with more threads, the files in [`WAITING`].
 fn on_targets(config: &PgConfig, other: &[&str], files: &[&str]) -> Result<Counts> {
     let (waiting, busy): (Vec<&str>, Vec<&str>) = files.iter().copied().partition(|file| WAITING.contains(file));
     let mut counts = Counts::NONE;
@@ -191,7 +191,7 @@ fn on_targets(config: &PgConfig, other: &[&str], files: &[&str]) -> Result<Count
     Ok(counts)
 }
 
-/// Cargo's arguments for targets of all members: what `other` flags name, and files of tests.
+/// Cargo's arguments for targets of all members: those that the flags `other` name, and files of tests.
 fn targets(other: &[&str], files: &[&str]) -> Vec<String> {
     let files = files.iter().flat_map(|&file| ["--test", file]);
     build::EVERYTHING.into_iter().chain(other.iter().copied()).chain(files).map(str::to_owned).collect()

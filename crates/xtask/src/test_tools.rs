@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use crate::system::System;
 use crate::{apt, step};
 
-/// Programs that only the tests need, and Debian's packages of them: a browser for the status page, and what takes a network down.
+/// Programs that only the tests need, and Debian's packages of them: a browser for the status page, and `ip` to take a network down.
 const TOOLS: [(&str, &str); 3] = [("chromium", "chromium"), ("chromedriver", "chromium-driver"), ("ip", "iproute2")];
 
 /// Installs these, and Prometheus' checker for the alert rules.
@@ -59,7 +59,7 @@ mod tests {
     use super::missing;
 
     #[test]
-    fn other_systems_hear_which_programs_are_missing() {
+    fn other_systems_are_told_which_programs_are_missing() {
         let has = |program: &str| program == "ip";
         assert_eq!(missing(true, has).unwrap(), ["chromium", "chromium-driver"]);
         assert_eq!(missing(true, |_| false).unwrap().last().unwrap(), "iproute2");

@@ -74,7 +74,7 @@ fn installed(config: &PgConfig) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The Debian package that a file is of.
+/// The Debian package that a file belongs to.
 fn package(file: &Path) -> Option<String> {
     let said = step::output(Command::new("dpkg").arg("--search").arg(file)).ok()?;
     // postgresql-15-lantern-index: /usr/lib/postgresql/15/lib/lantern_index.so
@@ -82,7 +82,7 @@ fn package(file: &Path) -> Option<String> {
 }
 
 /// The lines that preload the library in configuration files below these folders, or in data directories that such files name, each with
-/// file and number. What cannot be read may have some.
+/// file and number. An unreadable file is an error, since it may have such a line.
 fn preloads(clusters: &[PathBuf]) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     clusters.iter().try_for_each(|dir| read_files(dir, 2, &mut files))?;

@@ -80,7 +80,7 @@ pub fn with_pgvector(config: &PgConfig, version: &str) -> Result<PgConfig> {
     PgConfig::read(&root.join(config.path.strip_prefix(above(config)?)?))
 }
 
-/// Whether a PostgreSQL is one of [`prepare`] or [`with_pgvector`], which servers do not run from.
+/// Whether a PostgreSQL is one of [`prepare`] or [`with_pgvector`]: servers run from a [`runnable`] copy of it.
 pub fn is_ours(config: &PgConfig) -> Result<bool> {
     Ok(config.path.starts_with(step::work_dir()?))
 }
@@ -154,6 +154,7 @@ fn replace_programs(major: u32, processor: Processor, root: &Path) -> Result<()>
     }
     Ok(())
 }
+
 fn replace_program(path: &Path, starter: &str) -> Result<()> {
     if !path.is_symlink() && path.is_file() && fs::read(path)?.starts_with(b"\x7fELF") {
         fs::rename(path, path.with_extension("elf"))?;

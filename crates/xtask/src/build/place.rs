@@ -11,7 +11,7 @@ use harness::PgConfig;
 use super::{cargo, extension_arguments};
 use crate::step;
 
-/// A folder of the sources, and one for what is compiled from them, of which nothing is left in programs and libraries.
+/// A folder of the sources, and one for what is compiled from them. Programs and libraries contain neither path.
 pub struct Place {
     sources: PathBuf,
     target: PathBuf,
@@ -62,7 +62,7 @@ impl Place {
         let home = env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(env::home_dir()?.join(".cargo"))).context("cargo's home is not known")?;
         let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
-        // Of several that fit, the last counts.
+        // If several prefixes match a path, the last one counts.
         let names = [
             (self.sources.as_path(), "/lantern-index".to_owned()),
             (&self.target, "/target".to_owned()),
@@ -71,7 +71,7 @@ impl Place {
         ];
         let mut cargo = cargo(config);
         cargo.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.target);
-        // The linker's build-id depends on all that it writes, and the names of some symbols end in a hash that is another one each time.
+        // The names of some symbols end in a hash that differs each time, and the linker's build-id depends on all that it writes.
         cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
         let flags = |option: &str| names.each_ref().map(|(from, to)| format!("{option}={}={to}", from.display()));
         cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix").join("\x1f"));

@@ -13,17 +13,17 @@ pub enum Place {
     Builder,
 }
 
-/// What a build took and gave.
+/// The cost of a build, and its index.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     pub cost: Cost,
-    /// At each of [`EF_SEARCH`].
+    /// Mean recall at each of [`EF_SEARCH`].
     pub recall: Vec<f64>,
     /// Bytes of the index.
     pub size: u64,
 }
 
-/// What is measured with.
+/// What measurements need: the servers, and the true neighbors of each query.
 pub struct Stage<'a> {
     pub cluster: &'a Cluster,
     pub builder: &'a Builder,

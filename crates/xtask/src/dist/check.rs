@@ -33,7 +33,7 @@ pub fn run(new: &Packages, older: &Packages, on: &[CleanSystem]) -> Result<()> {
     Ok(())
 }
 
-/// The packages that suit a system, and then their places there.
+/// The packages for a system: their paths on this machine, after [`OnSystem::put`] those in the system.
 struct OnSystem {
     daemon: PathBuf,
     /// For the system's own PostgreSQL.
@@ -126,7 +126,7 @@ fn create_extension(system: &System, major: u32) -> Result<()> {
     server.stop()
 }
 
-/// Installs other packages while an index is built: the build goes on, and the next server has the new library.
+/// Checks that a build goes on while `install` upgrades the packages, and gives a sound index.
 fn upgrade_during_build(system: &System, major: u32, install: &str) -> Result<()> {
     let mut daemon = Daemon::start(system)?;
     let address = daemon.address("Indexing Server")?;
@@ -241,7 +241,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Fails if the process is sudo, which is root's. `wait` closes the daemon's stdin first, at which it ends.
+        // `kill` fails if the process is sudo, which runs as root. `wait` closes the daemon's stdin, at which the daemon ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -16,7 +16,7 @@ use crate::{install, unpacked};
 /// The first release with `extension_control_path`, and the newest that there is.
 pub const MAJOR: u32 = 18;
 
-/// The account that CloudNativePG's images name.
+/// The uid and gid of CloudNativePG's images.
 const ACCOUNT: &str = "65532";
 
 /// Writes the folder and an archive of it into `out`; returns the archive's path.
@@ -39,7 +39,7 @@ pub fn build(library: &Path, out: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Starts a PostgreSQL that has neither pgvector nor the library, with a folder of each beside it, as in a pod; builds an index.
+/// Builds an index with a PostgreSQL whose own folders have neither pgvector nor the library: as in a pod, each has its own folder.
 pub fn check(archive: &Path, config: &PgConfig, program: PathBuf) -> Result<()> {
     let postgres = unpacked::runnable(config)?;
     let place = Scratch::new("extensions", 0o755)?;
@@ -71,7 +71,7 @@ pub fn check(archive: &Path, config: &PgConfig, program: PathBuf) -> Result<()> 
     })
 }
 
-/// Moves pgvector out of PostgreSQL's own folders, and takes the library away that tests have installed there.
+/// Moves pgvector out of PostgreSQL's own folders, and deletes the library that tests have installed there.
 fn separate(config: &PgConfig, vector: &Path) -> Result<()> {
     for (from, to) in [(config.pkglibdir.clone(), "lib"), (config.sharedir.join("extension"), "share/extension")] {
         let to = vector.join(to);

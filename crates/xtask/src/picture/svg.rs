@@ -1,10 +1,10 @@
-//! A terminal as SVG, whose lines appear and go when they did.
+//! A terminal session as an SVG whose lines appear and disappear as they did.
 
 use std::fmt::Write;
 
-/// A longer silence is shortened: compilers have nothing to show.
+/// Seconds to which longer silences are shortened: compilers have nothing to show.
 const SILENCE: f64 = 2.0;
-/// The width of a character, and the height of a line.
+/// The width of a character and the height of a line, in pixels.
 const CELL: (f64, f64) = (7.8, 18.0);
 const MARGIN: f64 = 14.0;
 

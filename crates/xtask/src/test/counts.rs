@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries() {
+    fn passed_and_failed_are_read_from_a_summary() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.02s";
         assert_eq!(summary(line), Some((12, 3)));
         assert_eq!(summary("test result: ok. 0 passed; 0 failed; 0 ignored"), Some((0, 0)));

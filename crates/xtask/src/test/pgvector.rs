@@ -31,7 +31,7 @@ pub fn run(config: &PgConfig, program: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What `PostgreSQL::Test` needs, beside itself, which comes with PostgreSQL's headers.
+/// Whether Perl has IPC::Run, which `PostgreSQL::Test` needs. That module itself comes with PostgreSQL's headers.
 fn has_ipc_run() -> bool {
     step::output(Command::new("perl").args(["-MIPC::Run", "-e", "1"])).is_ok()
 }

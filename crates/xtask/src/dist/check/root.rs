@@ -1,4 +1,4 @@
-//! Root file systems with little in them, made once by mmdebstrap.
+//! Minimal root file systems, made once by mmdebstrap.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::arguments::CleanSystem;
 use crate::step::{self, output};
 use crate::{apt, apt_sources, system};
 
-/// What the packages need: the test itself uses no network.
+/// Dependencies of the packages: the check itself uses no network.
 const INCLUDED: &str = "adduser,init-system-helpers,libstdc++6";
 
 /// Releases of Debian and Ubuntu, their PostgreSQL, and whether their pgvector is recent enough.
 const KNOWN: [(&str, u32, bool); 5] =
     [("bookworm", 15, false), ("trixie", 17, true), ("forky", 18, true), ("jammy", 14, false), ("noble", 16, false)];
 
-/// The release on which packages are tried besides this machine's.
+/// The release on which packages are tried, too, if this machine's is Debian 12.
 const NEWER: &str = "trixie";
 
 const UBUNTU_KEYS: &str = "/usr/share/keyrings/ubuntu-archive-keyring.gpg";

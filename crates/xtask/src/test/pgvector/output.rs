@@ -6,7 +6,7 @@ use std::fmt;
 const OF_ITS_OWN_BUILD: [&str; 2] =
     [r"using \d+ parallel workers", "hnsw graph no longer fits into maintenance_work_mem"];
 
-/// Lines that one of two outputs of psql lacks, except for messages about builds.
+/// The first difference between two outputs of psql, apart from messages about builds; `None` if there is none.
 pub fn difference(expected: &str, printed: &str) -> Option<String> {
     let (expected, printed) = (without_builds(expected), without_builds(printed));
     if expected == printed {
@@ -46,13 +46,13 @@ impl fmt::Display for Judged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed", self.passed)?;
         if self.of_own_build > 0 {
-            write!(f, ", {} that want to hear of a build in the database", self.of_own_build)?;
+            write!(f, ", {} that expect messages about a build in the database", self.of_own_build)?;
         }
         write!(f, ", {} findings", self.findings.len())
     }
 }
 
-/// Sorts a program's tests.
+/// Counts the passed tests in a program's TAP output, and collects the failed ones. `succeeded`: its exit status was 0.
 pub fn judge(text: &str, succeeded: bool) -> Judged {
     let mut judged =
         Judged { passed: text.lines().filter(|line| line.starts_with("ok ")).count(), ..Judged::default() };
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn psql_may_hear_of_a_build() {
+    fn messages_about_builds_are_no_difference() {
         let expected = "CREATE INDEX x;\nNOTICE:  hnsw graph no longer fits into maintenance_work_mem after 3 tuples\n\
                         DETAIL:  Building will take significantly more time.\nSELECT 1;\n";
         let printed = "CREATE INDEX x;\nINFO:  indexed 3 elements\nSELECT 1;\n";
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_tests_are_sorted() {
+    fn tests_that_expect_messages_about_builds_are_no_findings() {
         let text = "ok 1\nnot ok 2\n#   Failed test\n#   at test/t/012.pl line 97.\n#     doesn't match '(?^:using \\d+ parallel workers)'\n\
                     not ok 5\n#     doesn't match '(?^:hnsw graph no longer fits into maintenance_work_mem after 0 tuples)'\n\
                     not ok 3 - <->\n#     '0.9'\n#         >=\n#     '0.99'\nok 4\n1..4\n";
