@@ -154,7 +154,7 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::BytesMut;
-    use protocol::{BuilderMessage, ErrorReport, Phase, Progress, SqlState, kind};
+    use protocol::{BuilderMessage, Done, ErrorReport, Phase, Progress, SqlState, kind};
 
     use super::Boundary;
     use crate::stages::Stages;
@@ -175,23 +175,25 @@ mod tests {
     }
 
     #[test]
-    fn frame_boundaries_are_found_at_every_split() {
+    fn frames_are_read_at_every_split_of_the_stream() {
         let mut bytes = BytesMut::new();
         BuilderMessage::Progress(Progress { phase: 3, done: 2, total: 7 }).encode(&mut bytes);
         let first = bytes.len();
-        BuilderMessage::Heartbeat.encode(&mut bytes);
+        let done = Done { rows: 5, recall_ppm: Some(990_000), ..Done::default() };
+        BuilderMessage::Done(done).encode(&mut bytes);
         for split in 0..=bytes.len() {
             let stages = Arc::new(Stages::new());
             let mut boundary = Boundary::new(stages.clone());
             boundary.pass(&bytes[..split]);
             assert_eq!(boundary.is_between_frames(), [0, first, bytes.len()].contains(&split), "{split}");
-            let ends = [(bytes.len(), kind::HEARTBEAT), (first, kind::PROGRESS)];
+            let ends = [(bytes.len(), kind::DONE), (first, kind::PROGRESS)];
             let last = ends.into_iter().find(|(end, _)| split >= *end);
             assert_eq!(boundary.last(), last.map(|(_, kind)| kind));
             boundary.pass(&bytes[split..]);
             assert!(boundary.is_between_frames());
             let stage = stages.stage();
             assert_eq!((stage.phase, stage.done, stage.total), (Phase::Repair, 2, 7));
+            assert_eq!(boundary.take_news().done, Some(done), "its payload is not cut off");
         }
     }
 }

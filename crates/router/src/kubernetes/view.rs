@@ -51,7 +51,6 @@ impl PodList {
         self.missed.is_some_and(|missed| missed.elapsed() < SETTLING)
     }
 
-    /// All pods.
     pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.by_uid.values()
     }
@@ -86,7 +85,6 @@ impl View {
         self.pods.clone()
     }
 
-    /// The last list.
     pub(super) fn last(&self) -> PodList {
         self.pods.borrow().clone()
     }
