@@ -145,7 +145,7 @@ impl Builder for Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // If the start was cancelled, nothing else has.
+        // For a start that was cancelled; otherwise `find` or `stop` has done it.
         self.put_back();
     }
 }

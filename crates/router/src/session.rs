@@ -153,7 +153,9 @@ impl Session<'_> {
             match followed {
                 Followed::Ended(Outcome::Succeeded) => running.end(Outcome::Succeeded, None),
                 Followed::Ended(outcome) => running.end(outcome, Some("see the builder's log".to_owned())),
-                Followed::NeverCame => running.end(Outcome::Cancelled, Some("client did not go there".to_owned())),
+                Followed::NeverCame => {
+                    running.end(Outcome::Cancelled, Some("client did not use the builder".to_owned()))
+                }
                 Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
             }
         });
