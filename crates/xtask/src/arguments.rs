@@ -223,10 +223,8 @@ mod tests {
                 assert!(parse(line).is_ok(), "{file}: cargo xtask {line}");
                 tasks += 1;
             }
-            let mut shell = Command::new("bash").args(["-n", "-c", &script]).output().unwrap();
-            if !script.starts_with("#!") {
-                shell = Command::new("sh").args(["-n", "-c", &script]).output().unwrap();
-            }
+            let shell = if script.starts_with("#!") { "bash" } else { "sh" };
+            let shell = Command::new(shell).args(["-n", "-c", &script]).output().unwrap();
             assert!(shell.status.success(), "{file}: {}", String::from_utf8_lossy(&shell.stderr));
             for path in script.split_whitespace().filter(|word| word.starts_with(".ci/")) {
                 assert!(harness::root().join(path).is_file(), "{file}: {path}");

@@ -50,7 +50,6 @@ pub fn check_rights(config: &PgConfig) -> Result<()> {
     Ok(())
 }
 
-/// Builds and copies.
 pub fn install(config: &PgConfig, profile: Profile) -> Result<()> {
     check_rights(config)?;
     put_all(config, &build::extension(config, profile)?)

@@ -31,12 +31,10 @@ impl Tree {
         Ok(Self(root.to_owned()))
     }
 
-    /// The folder.
     pub fn root(&self) -> &Path {
         &self.0
     }
 
-    /// Adds a file.
     pub fn file(&self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
         let path = self.0.join(to);
         let context = || format!("cannot write {}", path.display());
@@ -50,7 +48,6 @@ impl Tree {
         Ok(path)
     }
 
-    /// Adds a copy of a file.
     pub fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
         let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.file(to, &content, mode)
@@ -73,12 +70,10 @@ impl Package {
         Ok(Self { name: name.to_owned(), depends, fields: fields.to_owned(), tree, linked: Vec::new() })
     }
 
-    /// Adds a file.
     pub fn file(&self, to: &str, content: &[u8], mode: u32) -> Result<PathBuf> {
         self.tree.file(to, content, mode)
     }
 
-    /// Adds a copy of a file.
     pub fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<PathBuf> {
         self.tree.copy(from, to, mode)
     }
