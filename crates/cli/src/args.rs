@@ -142,7 +142,7 @@ pub struct Serve {
     /// The most rows of a build. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rows: u64,
-    /// The most connections; beyond it the oldest one without a request is closed
+    /// The most connections; beyond them the oldest one that has not sent a request is closed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The engine that builds graphs
@@ -152,7 +152,7 @@ pub struct Serve {
     /// [default: the highest that the processor has]
     #[arg(long, value_name = "LEVEL", value_parser = Level::named)]
     pub cpu_level: Option<Level>,
-    /// Build cosine announced by Lantern's clients as inner product: they announce both as cosine
+    /// Build for inner product when Lantern's clients announce cosine: they announce both as cosine
     #[arg(long, env = "LANTERN_INDEX_LANTERN_INNER_PRODUCT")]
     pub lantern_inner_product: bool,
     /// Time limit for the rows of a build to arrive [default: no limit]
@@ -161,7 +161,7 @@ pub struct Serve {
     /// How long running builds may continue after SIGTERM: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub drain_timeout: Duration,
-    /// Accept only builds that come through a router: the file with the key with which it signs tickets
+    /// Accept only builds that come through a router; the file has the key with which the router signs tickets
     #[arg(long, value_name = "FILE")]
     pub ticket_key: Option<PathBuf>,
     /// The name by which the router knows this builder, HOST:PORT with --builders static; tickets for others are refused
@@ -178,9 +178,9 @@ pub struct Serve {
 /// The names of the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
-    /// All elements at once
+    /// Finds candidates for all elements at once, then selects neighbors
     Bulk,
-    /// pgvector's algorithm: elements are inserted in batches and in random order
+    /// pgvector's algorithm, which inserts elements, here in batches and in random order
     Insertion,
     /// The usearch crate, which inserts one element after the other
     #[cfg(feature = "usearch")]

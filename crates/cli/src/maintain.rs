@@ -233,7 +233,7 @@ fn disk(plan: &Plan, jobs: usize) -> Option<String> {
     let bytes = Size(sizes.iter().take(jobs).sum());
     (!sizes.is_empty()).then(|| {
         format!(
-            "Rebuilds need up to {bytes} of disk for new indexes and as much for WAL{more}; how much is free, a client cannot know."
+            "Rebuilds need up to {bytes} of disk for new indexes and as much for WAL{more}; a client cannot see how much is free."
         )
     })
 }

@@ -16,8 +16,8 @@ pub struct Pods {
     /// With --builders kubernetes: file with the pod template of builders, as JSON
     #[arg(long, value_name = "FILE")]
     pub builder_template: Option<PathBuf>,
-    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without this and the next
-    /// setting all builders have the template's
+    /// With --builders kubernetes: the least memory of a builder, as in 4GB; without --builder-min-memory and --builder-max-memory all
+    /// builders have that of the template
     #[arg(long, value_name = "SIZE", value_parser = service::parse_size, requires = "builder_max_memory")]
     pub builder_min_memory: Option<u64>,
     /// With --builders kubernetes: the most memory of a builder

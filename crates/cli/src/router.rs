@@ -21,13 +21,13 @@ pub struct Router {
     /// How clients are connected to their builder
     #[arg(long, value_enum, default_value_t = ModeName::Relay)]
     pub mode: ModeName,
-    /// The source of builders
+    /// Where builders come from
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
-    /// The most connections; beyond it the oldest one without a request is closed
+    /// The most connections; beyond them the oldest one that has not sent a request is closed
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
-    /// The least number of builders to keep, idle or not
+    /// The number of builders to keep running, idle or not
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_builders: u16,
     /// The most concurrent builders; further builds wait
@@ -36,10 +36,10 @@ pub struct Router {
     /// The number of idle builders to keep besides busy ones, so that the next build need not wait for a start
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub spare_builders: u16,
-    /// How long further builders may stay idle: 90s, 10m, 1h
+    /// How long builders beyond --min-builders and --spare-builders may stay idle: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
     pub idle_ttl: Duration,
-    /// How long a client waits for a builder to start
+    /// How long a client waits for a builder to start; waiting for a busy one does not count
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period::parse)]
     pub start_timeout: Duration,
     /// How long relayed builds may continue when the router is stopped

@@ -25,13 +25,13 @@ pub struct Maintain {
     /// Concurrent rebuilds per database
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
-    /// Hours in which rebuilds may begin, by the server's clock, as in 01:00-05:00
+    /// Hours in which a step may begin, by the server's clock and the database's time zone, as in 01:00-05:00
     #[arg(long, value_name = "FROM-TO")]
     pub window: Option<Window>,
     /// The most that replicas may lag behind when a rebuild begins
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub max_lag: Duration,
-    /// The greatest age of transactions for which a rebuild would have to wait
+    /// The greatest age, when a rebuild begins, of transactions for which it would have to wait
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub max_transaction: Duration,
     /// How long to wait for replicas, transactions and other sessions before an index is left to the next run
