@@ -154,7 +154,7 @@ impl Session<'_> {
                 Followed::Ended(Outcome::Succeeded) => running.end(Outcome::Succeeded, None),
                 Followed::Ended(outcome) => running.end(outcome, Some("see the builder's log".to_owned())),
                 Followed::NeverCame => {
-                    running.end(Outcome::Cancelled, Some("client did not use the builder".to_owned()))
+                    running.end(Outcome::Cancelled, Some("client did not use the builder".to_owned()));
                 }
                 Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
             }
