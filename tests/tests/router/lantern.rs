@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Client, END, Failure, connect};
 use crate::owner::Socket;
-use crate::scene::{PATIENCE, builders, wait_for_builders};
+use crate::scene::{PATIENCE, builders, wait_for_builders, wait_for_state};
 use crate::table::{Opclass, Table};
 use crate::{ended, kill};
 
@@ -20,8 +20,7 @@ fn router(arguments: &[&str]) -> Builder {
 /// A router with an idle builder: the clients do not wait for long.
 fn ready(arguments: &[&str]) -> Builder {
     let router = router(&[&["--min-builders", "1"], arguments].concat());
-    wait_for("a builder", PATIENCE, || Ok(router.get("/status")?.1.contains("\"state\":\"idle\"").then_some(())))
-        .unwrap();
+    wait_for_state(&router, "idle", 1);
     router
 }
 

@@ -9,7 +9,7 @@ use harness::{Builder, BuilderOptions, Scratch, SqlError, binary, wait_for};
 
 use crate::client::{Failure, connect};
 use crate::ended;
-use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
+use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene, wait_for_state};
 use crate::table::{Opclass, Table};
 
 /// The directory of a router's admin socket.
@@ -161,7 +161,7 @@ fn a_drained_builder_gets_no_builds_while_another_one_takes_them() {
         let list = ["--builders", "static", "--builder", &first, "--builder", &second, "--min-builders", "2"];
         let options = BuilderOptions::router(&[&["--mode", mode], &list[..]].concat());
         let mut scene = Scene::with(&format!("drained_{mode}_{drained}"), &BuilderOptions { tls: false, ..options });
-        wait_for_idle(&scene.router, 2);
+        wait_for_state(&scene.router, "idle", 2);
         sockets[drained].run(&["drain"]);
         // The first build comes before the router knows that the builder is drained, the second one later.
         for _ in 0..2 {
@@ -169,16 +169,10 @@ fn a_drained_builder_gets_no_builds_while_another_one_takes_them() {
             if mode == "relay" {
                 table.build(connect(scene.router.address())).unwrap();
             }
-            wait_for_idle(&scene.router, 1);
+            wait_for_state(&scene.router, "idle", 1);
         }
         assert_eq!(ended(&builders[drained], "succeeded"), 0.0);
     }
-}
-
-/// Waits until a router has this many idle builders.
-fn wait_for_idle(router: &Builder, count: usize) {
-    let idle = || Ok((router.get("/status")?.1.matches("\"state\":\"idle\"").count() == count).then_some(()));
-    wait_for(&format!("{count} idle builders"), PATIENCE, idle).unwrap();
 }
 
 #[test]
