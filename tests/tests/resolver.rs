@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use harness::{Builder, Cluster, Session, inspect, skipped_for_lack, wait_for, within};
+use harness::{Builder, Cluster, Scratch, Session, inspect, skipped_for_lack, wait_for, within};
 
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
@@ -41,8 +41,8 @@ fn a_silent_name_server() {
     let Some(server) = UdpSocket::bind("127.0.0.77:53").ok().filter(|_| may_mount) else {
         return skipped_for_lack("a silent name server, which needs root, mount namespaces, and port 53 of 127.0.0.77");
     };
-    let directory = tempdir();
-    let resolv_conf = directory.join("resolv.conf");
+    let directory = Scratch::new("resolver", 0o755).unwrap();
+    let resolv_conf = directory.path().join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 127.0.0.77\noptions timeout:30 attempts:1\n").unwrap();
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", IN_NAMESPACE, "sh"])
@@ -51,18 +51,11 @@ fn a_silent_name_server() {
         .args(["--exact", "statements_end_while_the_name_server_is_silent", "--ignored", "--nocapture"])
         .output()
         .unwrap();
-    fs::remove_dir_all(&directory).unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     // Check that the name server has received the request.
     server.set_nonblocking(true).unwrap();
     server.recv(&mut [0; 512]).unwrap();
-}
-
-fn tempdir() -> std::path::PathBuf {
-    let directory = env::temp_dir().join(format!("lantern-index-resolver-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    directory
 }
 
 #[test]
