@@ -49,7 +49,7 @@ pub use account::Account;
 pub use agree::{expect_every_row, near_rows};
 pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;
-pub use control_plane::control_plane;
+pub use control_plane::{control_plane, kubernetes_release};
 pub use copy::{Column, copy_rows, fill_rows};
 pub use cost::{Cost, cost};
 pub use diagnose::{diagnose, make_diagnose};

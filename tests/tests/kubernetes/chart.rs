@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use harness::{Direction, Proxy, Session, binary, http_get, inspect, root, wait_for};
+use harness::{Direction, Proxy, Session, binary, http_get, inspect, kubernetes_release, root, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::json;
 
@@ -304,11 +304,16 @@ fn issue(scene: &Scene, name: &str, host: &str) {
     }));
 }
 
-/// Renders the chart with these settings, without a cluster.
-fn render(further: &str) -> anyhow::Result<String> {
+/// Renders the chart with these arguments, without a cluster.
+fn template(further: &[&str]) -> anyhow::Result<String> {
     let chart = root().join("deploy/helm/lantern-index").display().to_string();
-    let version = "--kube-version=1.35.4";
-    KUBERNETES.read().unwrap().helm(&["template", "lantern", &chart, version, "--set", further])
+    let version = format!("--kube-version={}", kubernetes_release()?);
+    KUBERNETES.read().unwrap().helm(&[&["template", "lantern", &chart, &version], further].concat())
+}
+
+/// Renders the chart with these settings.
+fn render(further: &str) -> anyhow::Result<String> {
+    template(&["--set", further])
 }
 
 #[test]
@@ -402,24 +407,20 @@ fn builders_have_time_to_tell_their_clients_before_they_are_killed() {
 fn the_chart_is_valid() {
     let scene = Scene::new("chart-valid");
     let chart = root().join("deploy/helm/lantern-index").display().to_string();
-    let kubernetes = KUBERNETES.read().unwrap();
+    let namespace = ["--namespace", &scene.namespace];
     let always = ["--set", "router.allowAnonymous=true,secrets.generate=true"];
     let redirect = ["--set", "router.mode=redirect,networkPolicy.enabled=false,podDisruptionBudget.enabled=false"];
     let balancer = "router.service.type=LoadBalancer,router.service.loadBalancerSourceRanges={10.0.0.0/8}";
     for further in [&[][..], &redirect, &["--set", balancer]] {
-        kubernetes.helm(&[&["lint", "--strict", &chart], further].concat()).unwrap();
-        let namespace = ["--namespace", &scene.namespace];
-        let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4"];
-        let manifests = kubernetes.helm(&[&arguments, &namespace[..], &always, further].concat()).unwrap();
-        let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
+        KUBERNETES.read().unwrap().helm(&[&["lint", "--strict", &chart], further].concat()).unwrap();
+        let manifests = template(&[&namespace[..], &always, further].concat()).unwrap();
+        let said = KUBERNETES.read().unwrap().check(&scene.namespace, &manifests).unwrap();
         assert!(said.contains("deployment.apps/lantern-router created (server dry run)"), "{said}");
     }
     let maintain = "maintain.enabled=true,maintain.secretName=databases,maintain.timeZone=Etc/UTC,\
                     maintain.activeDeadlineSeconds=14400,maintain.databases={dbname=shop,service=blog}";
-    let namespace = ["--namespace", &scene.namespace];
-    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", maintain];
-    let manifests = kubernetes.helm(&[&arguments, &namespace[..], &always].concat()).unwrap();
-    let said = kubernetes.check(&scene.namespace, &manifests).unwrap();
+    let manifests = template(&[&namespace[..], &always, &["--set", maintain]].concat()).unwrap();
+    let said = KUBERNETES.read().unwrap().check(&scene.namespace, &manifests).unwrap();
     for made in ["cronjob.batch/lantern-maintain created", "networkpolicy.networking.k8s.io/lantern-maintain created"] {
         assert!(said.contains(&format!("{made} (server dry run)")), "{said}");
     }
@@ -427,8 +428,7 @@ fn the_chart_is_valid() {
     let issued = "tls.certManager.enabled=true,tls.certManager.issuerRef.name=issuer,tls.names={203.0.113.7,db.example},\
                   router.maxBuildTime=2h,router.idleTimeout=1h,builder.spoolSize=200Gi,serviceMonitor.enabled=true,\
                   serviceMonitor.labels.release=prometheus";
-    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", issued];
-    let manifests = kubernetes.helm(&[&arguments[..], &always].concat()).unwrap();
+    let manifests = template(&[&always[..], &["--set", issued]].concat()).unwrap();
     let (_, names) = manifests.split_once("dnsNames:").unwrap();
     let (names, addresses) = names.split_once("ipAddresses:").unwrap();
     assert!(names.contains("- db.example") && !names.contains("203.0.113.7"), "{names}");
@@ -440,8 +440,7 @@ fn the_chart_is_valid() {
     }
     assert!(manifests.contains("release: prometheus"), "{manifests}");
     let sizes = "builder.minMemory=64GB,builder.maxMemory=32GB";
-    let arguments = ["template", "lantern", &chart, "--kube-version=1.35.4", "--set", sizes];
-    let error = kubernetes.helm(&[&arguments[..], &always].concat()).unwrap_err().to_string();
+    let error = template(&[&always[..], &["--set", sizes]].concat()).unwrap_err().to_string();
     assert!(error.contains("builder.minMemory is 64GB, more than"), "{error}");
     for (wrong, word) in [
         ("router.maxBuilders=0", "maxBuilders"),
@@ -453,7 +452,7 @@ fn the_chart_is_valid() {
         ("maintain.window=nightly", "window"),
         ("maintain.every=night", "every"),
     ] {
-        let error = kubernetes.helm(&["lint", &chart, "--set", wrong]).unwrap_err().to_string();
+        let error = KUBERNETES.read().unwrap().helm(&["lint", &chart, "--set", wrong]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
 }
