@@ -41,12 +41,11 @@ impl Phase {
     }
 }
 
-/// Waits until a build of the session's database reports a phase.
-fn wait_for_phase(watcher: &mut Session, name: &str) -> Result<()> {
+/// Waits until a build of the session's database reports a phase whose name has these words; returns the name. There must be one build.
+pub fn wait_for_phase(watcher: &mut Session, words: &str) -> Result<String> {
     let sql = "SELECT phase FROM pg_stat_progress_create_index WHERE datname = current_database()";
-    wait_for("the build's phase", Duration::from_secs(60), || {
+    wait_for(&format!("the phase {words}"), Duration::from_secs(60), || {
         let rows = watcher.query(sql)?;
-        let phase = rows.first().and_then(|row| row[0].clone()).unwrap_or_default();
-        Ok(phase.contains(name).then_some(()))
+        Ok(rows.first().and_then(|row| row[0].clone()).filter(|phase| phase.contains(words)))
     })
 }

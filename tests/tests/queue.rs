@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use harness::{
     Builder, BuilderOptions, Building, Cluster, Column, Direction, Notice, Proxy, copy_rows, data_set, inspect,
-    wait_for,
+    wait_for_phase,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The phase of a build in the builder's queue.
+const WAITING: &str = "waiting for a place on the builder";
 const CREATE: &str = "CREATE INDEX items_idx ON items USING hnsw (v vector_l2_ops) WITH (external = true)";
 
 /// A build in its own database.
@@ -24,16 +25,6 @@ impl Build {
         session.take_notices();
         let pid = session.pid();
         Self { pid, building: session.start(CREATE) }
-    }
-
-    fn wait_for_phase(&self, cluster: &Cluster, name: &str, phase: &str) {
-        let mut watcher = cluster.session(name).unwrap();
-        let sql = format!("SELECT phase FROM pg_stat_progress_create_index WHERE pid = {}", self.pid);
-        wait_for(phase, PATIENCE, || {
-            let rows = watcher.query(&sql)?;
-            Ok(rows.first().and_then(|row| row[0].clone()).filter(|found| found.contains(phase)))
-        })
-        .unwrap();
     }
 
     /// Expects the build to succeed, and returns its notices about the queue.
@@ -58,9 +49,9 @@ fn builds_wait_their_turn() {
     let first = Build::start(&cluster, &builder, proxy.port(), "queue_first");
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     let second = Build::start(&cluster, &builder, port, "queue_second");
-    second.wait_for_phase(&cluster, "queue_second", "waiting for a place on the builder");
+    wait_for_phase(&mut cluster.session("queue_second").unwrap(), WAITING).unwrap();
     let third = Build::start(&cluster, &builder, port, "queue_third");
-    third.wait_for_phase(&cluster, "queue_third", "waiting for a place on the builder");
+    wait_for_phase(&mut cluster.session("queue_third").unwrap(), WAITING).unwrap();
 
     cluster.session("postgres").unwrap().execute(&format!("SELECT pg_cancel_backend({})", third.pid)).unwrap();
     let (mut session, result) = third.building.join().unwrap();

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use harness::Notice;
+use harness::{Notice, wait_for_phase};
 use protocol::{BuilderMessage, Wait};
 
 use crate::answer::build;
@@ -44,12 +44,7 @@ fn a_queued_statement_reports_its_position_and_waits() {
     let phase = thread::scope(|scope| {
         let building = scope.spawn(|| scene.session.execute(CREATE));
         builder.wait_until_reached();
-        let mut watcher = CLUSTER.session("queue").unwrap();
-        let phase = harness::wait_for("the phase", Duration::from_secs(60), || {
-            let rows =
-                watcher.query("SELECT phase FROM pg_stat_progress_create_index WHERE datname = current_database()")?;
-            Ok(rows.first().and_then(|row| row[0].clone()).filter(|phase| phase.contains("place")))
-        });
+        let phase = wait_for_phase(&mut CLUSTER.session("queue").unwrap(), "place");
         building.join().unwrap().unwrap();
         phase.unwrap()
     });
