@@ -44,6 +44,8 @@ fn a_tls_mismatch_is_named() {
         (&encrypted, "off", "The server uses TLS.", "Set hnsw.external_index_secure to on."),
     ] {
         builder.attach(&mut session).unwrap();
+        session.execute(CREATE).unwrap();
+        session.execute("DROP INDEX i").unwrap();
         set(&mut session, "secure", secure);
         let found = fails(&mut session, CREATE);
         assert_eq!((found.sqlstate.as_str(), found.detail.as_str()), ("08006", detail));
