@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use harness::{Building, Direction, Proxy};
 
-use crate::scene::{Scene, build, bytes, read_by_workers, taken_part, workers_of};
+use crate::scene::{Scene, build, read_by_workers, taken_part, workers_of};
 
 const CREATE: &str =
     "CREATE INDEX large_idx ON large USING hnsw (v vector_l2_ops) WITH (external = true, m = 8, ef_construction = 16)";
@@ -54,11 +54,10 @@ fn waiting(scene: &Scene) -> Waiting {
 #[test]
 fn workers_wait_for_room_and_go_on() {
     let mut scene = scene("room");
-    let session = &mut scene.session;
-    workers_of(session, "large", 0);
-    session.execute(CREATE).unwrap();
-    let expected = bytes(session, "large_idx");
-    session.execute("DROP INDEX large_idx").unwrap();
+    workers_of(&mut scene.session, "large", 0);
+    scene.session.execute(CREATE).unwrap();
+    let expected = scene.bytes("large_idx");
+    scene.session.execute("DROP INDEX large_idx").unwrap();
     // Stopped for a while, then slow.
     let Waiting { proxy, building, .. } = waiting(&scene);
     thread::sleep(Duration::from_millis(300));
@@ -66,7 +65,7 @@ fn workers_wait_for_room_and_go_on() {
     proxy.stop_after(Direction::ToBuilder, u64::MAX);
     let (mut session, result) = building.join().unwrap();
     result.unwrap();
-    assert!(bytes(&mut scene.session, "large_idx") == expected, "not the same bytes");
+    assert!(scene.bytes("large_idx") == expected, "not the same bytes");
     let notices = {
         session.execute("DROP INDEX large_idx").unwrap();
         build(&mut session, CREATE).unwrap()

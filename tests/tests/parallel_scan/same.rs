@@ -1,13 +1,14 @@
 //! The index is the same, whichever process reads its rows.
 
-use harness::{Session, inspect};
+use harness::inspect;
 
-use crate::scene::{CLUSTER, CREATE, ROWS, Scene, build, bytes, read_by_workers, taken_part, workers_of};
+use crate::scene::{CLUSTER, CREATE, ROWS, Scene, build, read_by_workers, taken_part, workers_of};
 
 /// Builds an index with each number of workers, and compares the pages.
-fn expect_same(session: &mut Session, table: &str, create: &str, index: &str) {
+fn expect_same(scene: &mut Scene, table: &str, create: &str, index: &str) {
     let mut first = None;
     for workers in [0, 1, 2, 4] {
+        let session = &mut scene.session;
         workers_of(session, table, workers);
         session.execute(&format!("DROP INDEX IF EXISTS {index}")).unwrap();
         let notices = build(session, create).unwrap();
@@ -15,8 +16,8 @@ fn expect_same(session: &mut Session, table: &str, create: &str, index: &str) {
         let mut counts = |name: &str| -> f64 {
             session.value(&format!("SELECT reltuples FROM pg_class WHERE relname = '{name}'")).unwrap()
         };
-        let found = (counts(table), counts(index), bytes(session, index));
-        inspect(&CLUSTER, session, index).unwrap();
+        let found = (counts(table), counts(index), scene.bytes(index));
+        inspect(&CLUSTER, &mut scene.session, index).unwrap();
         println!("{table}: {workers} workers read {} of {} rows", read_by_workers(&notices), found.1);
         let expected = first.get_or_insert_with(|| found.clone());
         assert_eq!((found.0, found.1), (expected.0, expected.1), "{create}: rows with {workers} workers");
@@ -28,9 +29,9 @@ fn expect_same(session: &mut Session, table: &str, create: &str, index: &str) {
 #[test]
 fn bytes_do_not_depend_on_workers() {
     let mut scene = Scene::new("same_bytes");
-    let session = &mut scene.session;
     // Tables of each type, with duplicates, zeros and NULLs.
-    session
+    scene
+        .session
         .execute(
             "SELECT setseed(0.5);
              CREATE TABLE wide AS SELECT i AS id, (SELECT array_agg(random() - 0.5 + 0 * (i + g)) FROM generate_series(1, 768) g) AS a
@@ -57,8 +58,8 @@ fn bytes_do_not_depend_on_workers() {
         ("bits", "bit_hamming_ops"),
     ] {
         let create = format!("CREATE INDEX {table}_idx ON {table} USING hnsw (v {class}) WITH (external = true)");
-        expect_same(session, table, &create, &format!("{table}_idx"));
-        session.execute(&format!("DROP INDEX {table}_idx")).unwrap();
+        expect_same(&mut scene, table, &create, &format!("{table}_idx"));
+        scene.session.execute(&format!("DROP INDEX {table}_idx")).unwrap();
     }
 }
 
@@ -67,7 +68,7 @@ fn bytes_of_partial_expression_indexes_do_not_depend_on_workers() {
     let mut scene = Scene::new("same_partial");
     let partial = CREATE.replace("WITH (external", "WITH (external = true, m = 8) WHERE id % 3 = 0 --");
     for create in [CREATE, &partial] {
-        expect_same(&mut scene.session, "items", create, "items_idx");
+        expect_same(&mut scene, "items", create, "items_idx");
     }
     // With such a slow expression, workers read at least a third of the rows.
     scene.workers(2);
@@ -79,22 +80,22 @@ fn bytes_of_partial_expression_indexes_do_not_depend_on_workers() {
 #[test]
 fn reindex_and_concurrently_give_the_same_bytes() {
     let mut scene = Scene::new("same_reindex");
-    let session = &mut scene.session;
-    workers_of(session, "items", 0);
-    session.execute(CREATE).unwrap();
-    let expected = bytes(session, "items_idx");
-    workers_of(session, "items", 2);
+    scene.workers(0);
+    scene.session.execute(CREATE).unwrap();
+    let expected = scene.bytes("items_idx");
+    scene.workers(2);
     let concurrently = CREATE.replace("INDEX", "INDEX CONCURRENTLY");
     for statement in ["REINDEX INDEX items_idx", "REINDEX INDEX CONCURRENTLY items_idx", &concurrently] {
+        let session = &mut scene.session;
         if statement == concurrently {
             session.execute("DROP INDEX items_idx").unwrap();
         }
         let notices = build(session, statement).unwrap();
         assert_eq!(taken_part(&notices), 2, "{statement}");
         assert!(read_by_workers(&notices) > 0, "{statement}");
-        assert!(bytes(session, "items_idx") == expected, "{statement}");
-        let valid: String =
-            session.value("SELECT indisvalid FROM pg_index WHERE indexrelid = 'items_idx'::regclass").unwrap();
+        assert!(scene.bytes("items_idx") == expected, "{statement}");
+        let valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'items_idx'::regclass";
+        let valid: String = scene.session.value(valid).unwrap();
         assert_eq!(valid, "t", "{statement}");
     }
 }

@@ -72,6 +72,15 @@ impl Scene {
         workers_of(&mut self.session, "items", workers);
     }
 
+    /// The bytes of an index without LSNs and checksums, which depend on LSNs.
+    pub fn bytes(&mut self, index: &str) -> Vec<u8> {
+        let mut bytes = fs::read(self.cluster.relation_file(&mut self.session, index).unwrap()).unwrap();
+        for page in bytes.chunks_mut(8192) {
+            page[..10].fill(0);
+        }
+        bytes
+    }
+
     /// Another session of the same database.
     pub fn watcher(&self) -> Session {
         self.cluster.session(&self.database).unwrap()
@@ -144,13 +153,4 @@ pub fn taken_part(notices: &[Notice]) -> u32 {
 pub fn read_by_workers(notices: &[Notice]) -> u32 {
     let line = notices.iter().find_map(|notice| notice.message.strip_prefix("parallel workers have read "));
     line.map_or(0, |line| line.split(' ').next().unwrap().parse().unwrap())
-}
-
-/// The bytes of an index without LSNs and checksums, which depend on LSNs.
-pub fn bytes(session: &mut Session, index: &str) -> Vec<u8> {
-    let mut bytes = fs::read(CLUSTER.relation_file(session, index).unwrap()).unwrap();
-    for page in bytes.chunks_mut(8192) {
-        page[..10].fill(0);
-    }
-    bytes
 }
