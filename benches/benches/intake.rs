@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -62,7 +61,7 @@ fn noted<'scope>(scope: &'scope thread::Scope<'scope, '_>, name: &str, work: imp
     let name = name.to_owned();
     scope.spawn(move || {
         work();
-        let seconds = on_cpu("/proc/thread-self/schedstat");
+        let seconds = harness::thread_cpu_seconds("/proc/thread-self").expect("the system counts CPU time");
         THREADS.lock().expect("no panic").push((name, seconds));
     });
 }
@@ -70,11 +69,6 @@ fn noted<'scope>(scope: &'scope thread::Scope<'scope, '_>, name: &str, work: imp
 /// CPU seconds of this process, threads that have ended included.
 fn cpu_seconds() -> f64 {
     harness::cpu_seconds(std::process::id())
-}
-
-fn on_cpu(path: &str) -> f64 {
-    let text = fs::read_to_string(path).expect("the system counts CPU time");
-    text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).map_or(0.0, |nanoseconds| nanoseconds / 1e9)
 }
 
 /// Rows as a database sends them.

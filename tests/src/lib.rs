@@ -67,7 +67,7 @@ pub use pgvector::{MINIMUM_PGVECTOR, may_damage_indexes, pgvector_version};
 pub use phase::{Phase, wait_for_phase};
 pub use processes::{
     children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, proc_bytes, resident_bytes,
-    with_variable,
+    thread_cpu_seconds, with_variable,
 };
 pub use protocol::{Metric, ValueType};
 pub use proxy::{Direction, Proxy};

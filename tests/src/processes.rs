@@ -26,6 +26,13 @@ pub fn cpu_seconds(pid: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// CPU seconds of a thread by its folder, such as `/proc/thread-self`; `None` if it has ended, or if the kernel does not count them.
+pub fn thread_cpu_seconds(thread: &str) -> Option<f64> {
+    let text = fs::read_to_string(format!("{thread}/schedstat")).ok()?;
+    let nanoseconds: u64 = text.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds as f64 / 1e9)
+}
+
 /// Resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
     proc_bytes(&format!("/proc/{pid}/status"), "VmRSS")

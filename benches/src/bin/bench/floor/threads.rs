@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::beside;
+use harness::{beside, thread_cpu_seconds};
 
 use super::replay;
 
@@ -142,7 +142,8 @@ impl Seen {
     fn process(&mut self, pid: u32, party: impl Fn(u32, u32) -> Option<Party>) {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         for tid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-            let (Some(seconds), now) = (cpu_seconds(pid, tid), Instant::now()) else { continue };
+            let seconds = thread_cpu_seconds(&format!("/proc/{pid}/task/{tid}"));
+            let (Some(seconds), now) = (seconds, Instant::now()) else { continue };
             if !self.threads.contains_key(&(pid, tid)) {
                 let Some(party) = party(pid, tid) else { continue };
                 // A thread that is new since the last sample had used no CPU time then.
@@ -156,13 +157,8 @@ impl Seen {
     }
 }
 
-/// CPU seconds of a thread, with a resolution of nanoseconds if the kernel provides it.
-fn cpu_seconds(pid: u32, tid: u32) -> Option<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    let nanoseconds: u64 = text.split(' ').next()?.parse().ok()?;
-    Some(nanoseconds as f64 / 1e9)
-}
-
+/// The processes that a process' first thread has started. Unlike the harness' function it does not read the files of all processes, which
+/// would take too long for a sample.
 fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
@@ -176,32 +172,48 @@ mod tests {
 
     use super::*;
 
-    fn work(seconds: f64) {
-        let start = Instant::now();
-        while start.elapsed().as_secs_f64() < seconds {
+    /// What a thread must have used to be seen.
+    const WORK: f64 = 0.02;
+
+    fn work() {
+        let used = || thread_cpu_seconds("/proc/thread-self").expect("the system counts CPU time");
+        let before = used();
+        while used() < before + WORK {
             black_box(0);
         }
     }
 
     #[test]
     fn a_replaying_thread_counts_as_the_builder() {
-        let (tell, hear) = channel();
+        let ((tell, hear), (done, over)) = (channel(), channel());
         let busy = thread::Builder::new().name(replay::THREAD.into()).spawn(move || {
             hear.recv().unwrap();
-            work(0.3);
+            work();
+            done.send(()).unwrap();
+            // A thread that has ended is not sampled.
+            hear.recv().unwrap_err();
         });
         let own = std::process::id();
         let watched = Watched { postmaster: own, backend: 1, builder: Builder::Replay };
         let start = Instant::now();
         let ((), seen) = during(watched, || {
             tell.send(()).unwrap();
-            thread::sleep(Duration::from_millis(300));
+            over.recv().unwrap();
         });
+        drop(tell);
         busy.unwrap().join().unwrap();
         let used = seen.used(start, Instant::now());
-        assert!(used.busiest[Party::Builder as usize] > 0.02, "{used:?}");
-        assert_eq!(used.busiest[Party::Builder as usize], used.builder);
+        assert!(used.builder > 0.99 * WORK, "{used:?}");
         assert_eq!(used.busiest[Party::Worker as usize], 0.0);
+    }
+
+    #[test]
+    fn the_busiest_thread_of_each_party_counts_and_all_of_the_builder() {
+        let (start, end) = (Instant::now(), Instant::now() + Duration::from_secs(5));
+        let thread = |party, seconds| Thread { party, samples: vec![(start, 0.5), (end, 0.5 + seconds)] };
+        let of = [(Party::Builder, 1.0), (Party::Builder, 3.0), (Party::Worker, 2.0), (Party::Builder, 2.0)];
+        let used = Timeline(of.map(|(party, seconds)| thread(party, seconds)).into()).used(start, end);
+        assert_eq!(used, Used { busiest: [0.0, 0.0, 2.0, 3.0], builder: 6.0 });
     }
 
     #[test]
