@@ -102,13 +102,14 @@ impl GraphSet {
         self.search_any(index, |element| &index.values[element as usize], |element| index.rows[element as usize])
     }
 
-    /// Pages that a search with each `ef` would read if the graph were an index, without the meta page; the means over queries.
+    /// Pages that a search with each `ef` would read if the graph were an index; the means over queries.
     pub fn pages_read<const N: usize>(&self, finished: &Finished, efs: [usize; N]) -> Result<[f64; N]> {
         let BuildSpec { value_type, dims, m, ef_construction, .. } = self.spec;
         let meta = IndexMeta { value_type, dims, m, ef_construction };
         let layout = Layout::new(&finished.graph, &*finished.values, &finished.order, &meta)?;
         let read = |searcher: &mut Searcher, query: &Vec<u8>, ef| {
-            let (mut elements, mut lists) = (HashSet::new(), HashSet::new());
+            // Every search reads the meta page first.
+            let (mut elements, mut lists) = (HashSet::from([0]), HashSet::new());
             let distance = |element| {
                 elements.insert(layout.element(element).block);
                 (self.kernel)(query, finished.values.value(element))
