@@ -268,8 +268,7 @@ impl Stage {
         let (built, cost) = cost(&self.cluster, Some(&self.builder), || self.session.execute(&sql));
         built?;
         let notices = self.session.take_notices();
-        let spilled = notices.iter().find(|notice| notice.message.contains("no longer fits"));
-        ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {notices:?}");
+        indexed::expect_memory(&notices)?;
         let warnings =
             notices.iter().filter(|notice| notice.severity == "WARNING").map(|notice| notice.message.clone());
         let remark = warnings.collect::<Vec<_>>().join("; ");

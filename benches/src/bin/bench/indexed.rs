@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use harness::Session;
+use harness::{Notice, Session};
 
 use super::options::Case;
 use super::watch;
@@ -28,7 +28,7 @@ pub fn statement(table: &str, key: &str, Case { m, ef_construction }: Case, exte
 /// Runs `CREATE INDEX`; fails if the database's build did not have enough memory.
 pub fn create(session: &mut Session, sql: &str) -> Result<Built> {
     let (built, spilled) = create_anyway(session, sql)?;
-    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {spilled:?}");
+    expect_not(spilled.as_deref())?;
     Ok(built)
 }
 
@@ -40,6 +40,19 @@ pub fn create_anyway(session: &mut Session, sql: &str) -> Result<(Built, Option<
     let seconds = start.elapsed().as_secs_f64();
     let notices = session.take_notices();
     let phases = notices.iter().find_map(|notice| watch::phases(&notice.detail));
-    let spilled = notices.into_iter().map(|notice| notice.message).find(|message| message.contains("no longer fits"));
-    Ok((Built { seconds, phases }, spilled))
+    Ok((Built { seconds, phases }, spilled(&notices).map(str::to_owned)))
+}
+
+/// Fails if the notices say that the database's build did not have enough memory.
+pub fn expect_memory(notices: &[Notice]) -> Result<()> {
+    expect_not(spilled(notices))
+}
+
+fn spilled(notices: &[Notice]) -> Option<&str> {
+    notices.iter().map(|notice| notice.message.as_str()).find(|message| message.contains("no longer fits"))
+}
+
+fn expect_not(spilled: Option<&str>) -> Result<()> {
+    ensure!(spilled.is_none(), "the database's build did not have the memory it wants: {spilled:?}");
+    Ok(())
 }

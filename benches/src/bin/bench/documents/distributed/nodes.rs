@@ -28,8 +28,8 @@ impl Node {
 
     /// Fills the table with all rows.
     pub fn fill(&mut self, set: &Set) -> Result<()> {
-        copy_rows(&mut self.session, "loaded", set.column, &set.base)?;
-        Ok(self.session.execute("INSERT INTO items SELECT * FROM loaded; DROP TABLE loaded; ANALYZE items")?)
+        fill(&mut self.session, set)?;
+        Ok(self.session.execute("ANALYZE items")?)
     }
 }
 
@@ -49,14 +49,18 @@ impl Head {
 
     /// Fills the tables of both nodes.
     pub fn fill(&mut self, set: &Set) -> Result<()> {
-        copy_rows(&mut self.session, "loaded", set.column, &set.base)?;
-        Ok(self.session.execute("INSERT INTO items SELECT * FROM loaded; DROP TABLE loaded")?)
+        fill(&mut self.session, set)
     }
 
     /// Sets hnsw.ef_search on the nodes.
     pub fn set_ef_search(&mut self, ef_search: u32) -> Result<()> {
         federate_ef_search(&mut self.session, 2, ef_search)
     }
+}
+
+fn fill(session: &mut Session, set: &Set) -> Result<()> {
+    copy_rows(session, "loaded", set.column, &set.base)?;
+    Ok(session.execute("INSERT INTO items SELECT * FROM loaded; DROP TABLE loaded")?)
 }
 
 fn columns(set: &Set) -> String {
