@@ -103,13 +103,7 @@ impl Databases {
 
     /// The number of relation files without a relation that have appeared since the last call.
     pub fn new_orphans(&mut self, database: usize) -> Result<usize> {
-        let mut session = self.session(database)?;
-        // The file of a dropped relation remains, empty, until the next checkpoint.
-        session.execute("CHECKPOINT")?;
-        let now: usize = session.value(
-            "SELECT count(*) FROM pg_database d, pg_ls_dir('base/' || d.oid) file
-             WHERE datname = current_database() AND file ~ '^[0-9]+$' AND pg_filenode_relation(0, file::oid) IS NULL",
-        )?;
+        let now = self.clusters[cluster_of(database)].orphaned_files(&name(database))?.len();
         let new = now.saturating_sub(self.orphans[database]);
         self.orphans[database] = now;
         Ok(new)
