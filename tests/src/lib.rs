@@ -46,7 +46,7 @@ mod wire;
 mod workspace;
 
 pub use account::Account;
-pub use agree::{expect_every_row, near_rows};
+pub use agree::{READ_ALL, expect_each_once, expect_every_row, near_rows, search_rows};
 pub use builder::{Builder, BuilderOptions, make_certificate};
 pub use cluster::Cluster;
 pub use control_plane::{control_plane, kubernetes_release};

@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::{Context, Result, bail, ensure};
-use harness::{Notice, Session, SqlError};
+use harness::{Notice, Session, SqlError, search_rows};
 
 use crate::databases::{QUERIES, cluster_of};
 use crate::documented::Documented;
@@ -62,7 +62,6 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
         "{rows} rows, and check() counts {indexed}, {errors} errors, {unreachable} unreachable: {advice}"
     );
     let distances = |session: &mut Session, exactly: bool| -> Result<Vec<(usize, f64)>> {
-        let (unwanted, wanted) = if exactly { ("indexscan", "Seq Scan on") } else { ("seqscan", "Index Scan using") };
         // The distances from a query to its nearest rows; rows at the same distance are interchangeable.
         let sql = format!(
             "SELECT q.id, n.d FROM {0}_q q CROSS JOIN LATERAL (SELECT t.v {1} q.v AS d FROM {0} t WHERE t.v IS NOT NULL \
@@ -70,12 +69,7 @@ pub fn is_right(session: &mut Session, table: &Table, by_database: bool) -> Resu
             table.name,
             table.metric.operator()
         );
-        session.execute(&format!("SET enable_{unwanted} = off"))?;
-        let plan = session.plan(&sql)?;
-        let is_so = plan.lines().any(|line| line.contains(wanted) && line.ends_with(" t"));
-        ensure!(is_so, "no {wanted} in\n{plan}");
-        let found = session.query(&sql)?;
-        session.execute(&format!("RESET enable_{unwanted}"))?;
+        let found = search_rows(session, table.name, &sql, exactly)?;
         let pair = |row: &Vec<Option<String>>| -> Option<(usize, f64)> {
             Some((row[0].as_ref()?.parse().ok()?, row[1].as_ref()?.parse().ok()?))
         };

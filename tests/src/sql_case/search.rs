@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{Rows, Session};
+use crate::{READ_ALL, Rows, Session};
 
 use super::BuildIn;
 use super::outcome::Outcome;
@@ -58,11 +58,8 @@ fn read_all(session: &mut Session, sql: &str, query: &str, indexes: &[String]) -
     let sql = with_queries(sql, query);
     session.execute("SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort")?;
     let wanted = Found::by(session, &sql, &[], indexes)?.ids();
-    session.execute(
-        "SET enable_indexscan = on; SET enable_seqscan = off; SET enable_sort = off; \
-         SET hnsw.iterative_scan = relaxed_order; \
-         SET hnsw.max_scan_tuples = 2147483647; SET hnsw.scan_mem_multiplier = 1000",
-    )?;
+    session
+        .execute(&format!("SET enable_indexscan = on; SET enable_seqscan = off; SET enable_sort = off; {READ_ALL}"))?;
     let found = Found::by(session, &sql, indexes, &[])?.ids();
     let strange: Vec<_> = found.difference(&wanted).take(10).collect();
     ensure!(strange.is_empty(), "rows found by the index only: {strange:?}");
