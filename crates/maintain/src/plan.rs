@@ -137,10 +137,16 @@ pub(crate) fn is_leftover(name: &str) -> bool {
     stem.ends_with("_ccnew") || stem.ends_with("_ccold")
 }
 
+/// The extension's words of advice.
+#[cfg(test)]
+#[path = "../../extension/src/functions/words.rs"]
+mod words;
+
 #[cfg(test)]
 mod tests {
-    use super::{Action, Plan, is_leftover};
+    use super::{Action, Plan, UNKNOWN, action, is_leftover, words};
     use crate::survey::Index;
+    use crate::worker::{BY_CHECK, REINDEX};
 
     fn index(name: &str, advice: &str, dead_share: f64, size: i64) -> Index {
         Index {
@@ -188,6 +194,22 @@ mod tests {
             ]
         );
         assert_eq!(plan.due().count(), 7);
+    }
+
+    #[test]
+    fn words_are_those_of_the_extension() {
+        const SQL: &str = include_str!("../../extension/sql/lantern_index--0.1.0.sql");
+        for (advice, needed) in [
+            (words::OK, Action::Keep),
+            (words::REBUILD, Action::Rebuild),
+            (words::INVALID, Action::Rebuild),
+            (words::CHECK, Action::Check),
+            ("building", Action::Wait),
+        ] {
+            assert_eq!(action(&index("i", advice, 0.0, 0)), needed, "{advice}");
+        }
+        assert_eq!([UNKNOWN, REINDEX, BY_CHECK], [words::UNKNOWN, words::REINDEX, words::BY_CHECK]);
+        assert!(SQL.contains(&format!("THEN 'building' ELSE coalesce(s.advice, '{UNKNOWN}') END AS advice")));
     }
 
     #[test]

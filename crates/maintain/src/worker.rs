@@ -24,9 +24,9 @@ const RECONNECT: Duration = Duration::from_secs(1);
 const CLEARING: Duration = Duration::from_secs(30);
 
 /// The beginning of a check's advice to rebuild.
-const REINDEX: &str = "reindex: ";
+pub(crate) const REINDEX: &str = "reindex: ";
 /// The beginning of the view's reason if it comes from a remembered check.
-const BY_CHECK: &str = "the last check found: ";
+pub(crate) const BY_CHECK: &str = "the last check found: ";
 
 /// Steps to take, and the tables in use: two statements that lock the same table would wait for each other.
 pub(crate) struct Queue {

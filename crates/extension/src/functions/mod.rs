@@ -5,7 +5,7 @@
 //! | [`ping`] | is the builder there? |
 //! | [`estimate`] | how much memory and space would a build need? |
 //! | [`advise`] | which index, and which settings? [`sample`] reads the table, [`choices`] writes the statements |
-//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`verdict`] judges |
+//! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`verdict`] judges in [`words`] |
 //! | [`state`] | what do a few pages say of this index? for the view of all indexes |
 
 /// Defines a function that SQL calls, with PostgreSQL's `PG_FUNCTION_INFO_V1`: it calls `$kept`, pgrx's wrapper of a Rust function, and raises the
@@ -49,6 +49,7 @@ mod sample;
 mod state;
 mod statistics;
 mod verdict;
+mod words;
 
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Done};

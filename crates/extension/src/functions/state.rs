@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use super::live::LivePages;
 use super::verdict::{Facts, Judged, Usage};
+use super::words::UNKNOWN;
 use super::{bigint, unreadable};
 use crate::{hook, options};
 
@@ -53,7 +54,7 @@ unsafe fn state(
     checked: Option<&str>,
     pgvector: Option<&str>,
 ) -> Option<Row> {
-    let unknown = |why: &str| Some((None, None, None, None, None, "unknown".to_owned(), Some(why.to_owned()), None));
+    let unknown = |why: &str| Some((None, None, None, None, None, UNKNOWN.to_owned(), Some(why.to_owned()), None));
     // SAFETY: the index is read only while it is locked. The lock is not waited for: a list of all indexes must not wait for one
     // rebuild.
     unsafe {

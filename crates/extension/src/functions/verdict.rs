@@ -1,6 +1,7 @@
 //! Is it time to REINDEX? Judges an index after a full check ([`Findings`]), or from a few of its pages ([`Facts`]).
 
 use super::check::{Counts, Structure};
+use super::words::{BY_CHECK, CHECK, INVALID, OK, REBUILD, REINDEX};
 
 /// A few lists with free slots do no harm, as each VACUUM fills them, nor do a few deleted elements, whose space inserts reuse. But
 /// searches never find an unreachable element.
@@ -35,7 +36,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// `ok`; `reindex: ` and the gravest reason; or what to try first if only the recall is low, which hard data may cause too.
+    /// [`OK`]; [`REINDEX`] and the gravest reason; or what to try first if only the recall is low, which hard data may cause too.
     /// `pgvector` returns its version.
     pub(super) fn advice(&self, pgvector: impl FnOnce() -> Option<String>) -> String {
         if let Some(reason) = self.reason() {
@@ -44,14 +45,14 @@ impl Findings<'_> {
                 let [major, minor, patch] = FIRST_GOOD;
                 format!("; update pgvector to {major}.{minor}.{patch} or later first: {version} can damage indexes")
             });
-            return format!("reindex: {reason}{}", update.unwrap_or_default());
+            return format!("{REINDEX}{reason}{}", update.unwrap_or_default());
         }
         match self.recall {
             Some(recall) if recall < TOO_LOW_RECALL => {
                 let ef_search = self.ef_search;
                 format!("raise hnsw.ef_search, and reindex if that does not help: recall is {recall:.2} at {ef_search}")
             }
-            _ => "ok".into(),
+            _ => OK.into(),
         }
     }
 
@@ -133,37 +134,37 @@ impl Facts<'_> {
             }
         };
         if let Some(reason) = unfinished {
-            return because("invalid", reason.into());
+            return because(INVALID, reason.into());
         }
         // A check during the build found the index not valid. The finding is outdated, but oid and file are still those of the check.
-        let found = checked.and_then(|advice| advice.strip_prefix("reindex: ")).filter(|&reason| reason != NOT_VALID);
+        let found = checked.and_then(|advice| advice.strip_prefix(REINDEX)).filter(|&reason| reason != NOT_VALID);
         if let Some(reason) = found {
-            return because("rebuild", format!("the last check found: {reason}"));
+            return because(REBUILD, format!("{BY_CHECK}{reason}"));
         }
         if let Some(problem) = problem {
-            return because("check", format!("pages cannot be read: {problem}"));
+            return because(CHECK, format!("pages cannot be read: {problem}"));
         }
         if unreadable > 0 {
-            return because("check", "pages have errors".into());
+            return because(CHECK, "pages have errors".into());
         }
         let all = live + deleted;
         let percent = |share: f64| (100.0 * share).round();
         if all >= TOO_FEW_TO_JUDGE && deleted as f64 > TOO_MANY_DELETED * all as f64 {
             let share = percent(deleted as f64 / all as f64);
-            return because("rebuild", format!("about {share} percent of its elements are deleted"));
+            return because(REBUILD, format!("about {share} percent of its elements are deleted"));
         }
         // Few elements were read of a large index too, if each value fills a page.
         let is_small = is_whole && live < TOO_FEW_TO_JUDGE;
         if let Some(dead) = dead_share.filter(|&dead| dead > TOO_MANY_DEAD && !is_small) {
             let share = percent(dead);
-            return because("rebuild", format!("{share} percent of its rows are dead: rebuild, then VACUUM"));
+            return because(REBUILD, format!("{share} percent of its rows are dead: rebuild, then VACUUM"));
         }
         if let Some(version) =
             pgvector.filter(|version| deleted > 0 && checked.is_none() && is_older(version, FIRST_GOOD))
         {
             let [major, minor, patch] = FIRST_GOOD;
             return because(
-                "check",
+                CHECK,
                 format!(
                     "vacuumed, and pgvector {version} can damage indexes: update to {major}.{minor}.{patch} or later"
                 ),
@@ -172,7 +173,7 @@ impl Facts<'_> {
         if scans == 0 {
             return because("unused", "not scanned since statistics were reset (each server counts for itself)".into());
         }
-        Judged { advice: "ok", reason: None }
+        Judged { advice: OK, reason: None }
     }
 }
 
