@@ -63,24 +63,20 @@ pub(crate) async fn oldest_running(database: &Database) -> Result<String, Error>
     database.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint & 4294967295)::text").await
 }
 
-/// Whether another session uses the table as [`taken`] says.
+/// Whether another session holds, or waits for, a lock on the table that conflicts with CREATE INDEX, REINDEX and VACUUM. The session may be
+/// building an index that is still invalid, and DROP INDEX CONCURRENTLY could deadlock with it. Autovacuum counts only if it prevents wraparound:
+/// otherwise PostgreSQL cancels it for a session that waits.
 pub(crate) async fn is_taken(database: &Database, table: u32) -> Result<bool, Error> {
-    database.value(&format!("SELECT {}", taken(&table.to_string()))).await
-}
-
-/// The condition in SQL that another session holds, or waits for, a lock that conflicts with CREATE INDEX, REINDEX and VACUUM on the table whose
-/// oid is the expression `table`. The session may be building an index that is still invalid, and DROP INDEX CONCURRENTLY could deadlock with it.
-/// Autovacuum counts only if it prevents wraparound: otherwise PostgreSQL cancels it for a session that waits.
-pub(crate) fn taken(table: &str) -> String {
     let locks =
         "'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'";
-    format!(
-        "EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode IN ({locks}) \
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode IN ({locks}) \
          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
          AND l.relation = {table} AND l.pid IS DISTINCT FROM pg_backend_pid() \
          AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type = 'autovacuum worker' \
                          AND a.query LIKE 'autovacuum: %' AND a.query NOT LIKE '%(to prevent wraparound)'))"
-    )
+    );
+    database.value(&sql).await
 }
 
 /// The first reason why the step cannot begin now.

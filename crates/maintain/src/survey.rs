@@ -4,7 +4,6 @@ use database::{Database, Dsn, Error};
 use serde::Serialize;
 
 use crate::connect::open;
-use crate::guard::taken;
 use crate::plan::is_leftover;
 
 /// An hnsw index, as `lantern_index.indexes` shows it.
@@ -79,6 +78,15 @@ const HAS_VIEW: &str = "SELECT EXISTS (
     WHERE e.extname = 'lantern_index' AND c.oid = to_regclass('lantern_index.indexes')
       AND (SELECT bool_and(r.rolsuper) FROM pg_roles r WHERE r.oid IN (e.extowner, c.relowner)))";
 
+/// The view's condition that another session is building the index `i`.
+const BUILDING: &str = "NOT i.indisvalid AND EXISTS ( SELECT FROM pg_locks l \
+    WHERE l.locktype = 'relation' AND l.relation = i.indrelid AND l.granted \
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+    AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'AccessExclusiveLock') AND l.pid <> pg_backend_pid() \
+    AND l.pid NOT IN ( \
+        SELECT a.pid FROM pg_stat_activity a JOIN pg_stat_progress_vacuum p ON p.pid IN (a.pid, a.leader_pid) \
+        UNION ALL SELECT pid FROM pg_stat_progress_analyze))";
+
 async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Error> {
     let (columns, view) = if database.value::<bool>(HAS_VIEW).await? {
         (
@@ -87,17 +95,15 @@ async fn select(database: &Database, condition: &str) -> Result<Vec<Index>, Erro
         )
     } else {
         (
-            // As in the view, nothing waits for a lock, as pg_relation_size would, and an invalid index counts as being built while another
-            // session holds a lock for that; here also while it vacuums the table.
+            // As in the view, nothing waits for a lock, as pg_relation_size would.
             &*format!(
                 "c.relpages * current_setting('block_size')::bigint, 0::float8, 0::float8, \
              CASE WHEN i.indisvalid AND i.indisready THEN 'unknown' \
-                  WHEN {} THEN 'building' \
+                  WHEN {BUILDING} THEN 'building' \
                   ELSE 'invalid' END, \
              CASE WHEN EXISTS (SELECT FROM pg_extension WHERE extname = 'lantern_index') \
                   THEN 'the extension lantern_index, or its view, does not belong to a superuser' \
-                  ELSE 'CREATE EXTENSION lantern_index is missing here' END",
-                taken("i.indrelid")
+                  ELSE 'CREATE EXTENSION lantern_index is missing here' END"
             ),
             "",
         )
@@ -162,4 +168,16 @@ pub(crate) async fn notes(database: &Database) -> Result<Vec<String>, Error> {
         ));
     }
     Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BUILDING;
+
+    #[test]
+    fn an_index_is_being_built_as_in_the_view() {
+        let sql = include_str!("../../extension/sql/lantern_index--0.1.0.sql");
+        let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(sql.contains(&format!("LATERAL ( SELECT {BUILDING} ) b (building)")), "{BUILDING}");
+    }
 }
