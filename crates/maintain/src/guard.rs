@@ -87,7 +87,9 @@ async fn obstacle(
     settings: &Settings,
 ) -> Result<Option<String>, Error> {
     if is_taken(database, table).await? {
-        return Ok(Some("another session builds an index of the table, or vacuums it".to_owned()));
+        return Ok(Some(
+            "another session builds an index of the table, vacuums it, or has a conflicting lock".to_owned(),
+        ));
     }
     // Programs that only store or decode WAL report no position of replay, and PostgreSQL lets their lag grow for ever.
     let lag = "SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8 FROM pg_stat_replication \
