@@ -220,7 +220,7 @@ unsafe fn build(
         _ => format!(" ({workers} parallel workers)"),
     };
     let report = information(printable(&format!("indexed {rows} elements{of}"))).set_detail(format!(
-        "Scan {scanning}{by}, build {building}, pages {writing}. The build's number is {build_id}."
+        "Scan {scanning}{by}, build {building}, pages {writing}. The build's id is {build_id}."
     ));
     // SAFETY: the index is open.
     let hint = unsafe { writer::wal_hint(index, column.value_type, blocks) };
