@@ -225,9 +225,13 @@ fn unanswerable_questions_are_refused_with_the_reason() {
         (
             &["--table", "t", "--column", "v", "--metric", "hamming"],
             64,
-            "hamming is none for hnsw indexes of type vector",
+            "hnsw indexes of type vector do not support --metric hamming",
         ),
-        (&["--table", "t", "--column", "b", "--metric", "l2"], 64, "l2 is none for hnsw indexes of type bit"),
+        (
+            &["--table", "t", "--column", "b", "--metric", "l2"],
+            64,
+            "hnsw indexes of type bit do not support --metric l2",
+        ),
         (&["--table", "t", "--column", "v", "--queries", "SELEC"], 64, "--queries: database \"refused\": syntax error"),
         (&["--table", "t", "--column", "v", "--queries", "DELETE FROM t RETURNING v"], 64, "syntax error"),
         (

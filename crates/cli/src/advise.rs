@@ -93,5 +93,5 @@ fn metric_of(arguments: &Advise, value_type: ValueType) -> Result<Metric, Failur
         return Ok(metric);
     }
     let (metric, value_type) = (metric.name(), value_type.name());
-    Err(Failure::Usage(anyhow!("--metric {metric} is none for hnsw indexes of type {value_type}")))
+    Err(Failure::Usage(anyhow!("hnsw indexes of type {value_type} do not support --metric {metric}")))
 }

@@ -219,9 +219,8 @@ unsafe fn build(
         1 => " (1 parallel worker)".into(),
         _ => format!(" ({workers} parallel workers)"),
     };
-    let report = information(printable(&format!("indexed {rows} elements{of}"))).set_detail(format!(
-        "Scan {scanning}{by}, build {building}, pages {writing}. The build's id is {build_id}."
-    ));
+    let report = information(printable(&format!("indexed {rows} elements{of}")))
+        .set_detail(format!("Scan {scanning}{by}, build {building}, pages {writing}. The build's id is {build_id}."));
     // SAFETY: the index is open.
     let hint = unsafe { writer::wal_hint(index, column.value_type, blocks) };
     info(if hint.is_empty() { report } else { report.set_hint(hint) });

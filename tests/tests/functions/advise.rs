@@ -392,7 +392,7 @@ fn unanswerable_questions_are_refused_with_the_reason() {
         ("'free', 'v'", "22023", "column does not have dimensions"),
         ("'of_domain', 'v'", "0A000", "hnsw indexes are not for columns of a domain"),
         ("'w', 'v'", "42809", "\"w\" is not a table or materialized view"),
-        ("'t', 'v', 'hamming'", "42704", "operator class \"hamming\" is none for hnsw indexes of type vector"),
+        ("'t', 'v', 'hamming'", "42704", "hnsw indexes of type vector do not support operator class \"hamming\""),
         ("'t', 'v', target_recall => 1", "22023", "target_recall must be between 0.5 and 0.999, not 1"),
         ("'t', 'v', target_recall => 'NaN'", "22023", "target_recall must be between 0.5 and 0.999, not NaN"),
         ("'t', 'v', k => 0", "22023", "k must be between 1 and 1000, not 0"),

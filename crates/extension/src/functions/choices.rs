@@ -83,7 +83,7 @@ pub(super) fn require_class(class: &str) -> Result<(), Failure> {
 pub(super) fn metric(value_type: ValueType, opclass: Option<&str>) -> Result<Metric, Failure> {
     Metric::named(value_type, opclass).ok_or_else(|| {
         let (type_name, opclass) = (value_type.name(), opclass.unwrap_or_default());
-        let message = format!("operator class \"{opclass}\" is none for hnsw indexes of type {type_name}");
+        let message = format!("hnsw indexes of type {type_name} do not support operator class \"{opclass}\"");
         let fitting = Metric::ALL.into_iter().filter(|&metric| value_type.supports(metric));
         let names: Vec<String> = fitting.map(|metric| metric.operator_class(value_type)).collect();
         Failure::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, message)
