@@ -50,10 +50,8 @@ impl Session {
             }
             if connection.is_closed() {
                 let hint = match settings.tls {
-                    None => {
-                        "Check that hnsw.external_index_host and hnsw.external_index_port name a lantern-index builder. If it uses TLS, set hnsw.external_index_secure to on."
-                    }
-                    Some(_) => NO_BUILDER,
+                    None => format!("{NO_BUILDER} If it uses TLS, set hnsw.external_index_secure to on."),
+                    Some(_) => NO_BUILDER.to_owned(),
                 };
                 return Err(connection.broken("the server closed the connection before its greeting").hint(hint));
             }
