@@ -13,6 +13,9 @@ pub(crate) mod context;
 pub(crate) const IN_DATABASE: &str = "To build the index in the database, leave out \"external\" (for an existing index: ALTER INDEX ... RESET \
                                    (external)) and set hnsw.external_index to off.";
 
+/// Stands for the C function that PostgreSQL's verbose messages name: builds and SQL functions raise the same errors.
+pub(crate) const LIBRARY: &str = "lantern_index";
+
 /// A message in PostgreSQL's style, with its SQLSTATE.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -121,7 +124,7 @@ impl Failure {
 
     fn report(self) -> ErrorReport {
         // Converted only here: failures also arise in the thread, which must not ask PostgreSQL for its encoding.
-        let mut report = ErrorReport::new(self.code, printable(&self.message), "ambuild");
+        let mut report = ErrorReport::new(self.code, printable(&self.message), LIBRARY);
         if !self.detail.is_empty() {
             report = report.set_detail(printable(&self.detail));
         }
@@ -162,7 +165,7 @@ impl Steps {
 
 /// A report that is no error.
 pub(crate) fn information(message: impl Into<String>) -> ErrorReport {
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.into(), "ambuild")
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message.into(), LIBRARY)
 }
 
 /// Ends the statement on failure.

@@ -18,7 +18,7 @@ use pgrx::prelude::*;
 use protocol::{Done, Layout};
 
 use crate::connection_thread::{self, Gone};
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, LIBRARY, tell};
 use crate::link::Link;
 use crate::progress;
 use crate::rate_limit::RateLimit;
@@ -115,7 +115,7 @@ fn warn_of_poor_graph(done: &Done) {
     if found < POOR {
         let message = "searches of the new index may miss many rows";
         let percent = found / 10_000;
-        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, "ambuild")
+        let report = ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, message, LIBRARY)
             .set_detail(format!("Searches with hnsw.ef_search = 40 found {percent} percent of {of}."))
             .set_hint("Raise hnsw.ef_search, or build the index with a higher m.");
         tell(PgLogLevel::WARNING, report);
