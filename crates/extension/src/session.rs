@@ -213,6 +213,8 @@ impl Session {
     /// Like [`next`](Self::next); `None` if no message has arrived within about `limit`.
     pub(crate) fn next_within(&mut self, limit: Duration) -> Result<Option<BuilderMessage>, Failure> {
         let started = Instant::now();
+        // Both sides send heartbeats from Hello on; a Ping comes before it.
+        let has_heartbeats = self.state != SessionState::Opened;
         loop {
             // A builder that sends without pause must not prevent a cancel.
             self.connection.check()?;
@@ -225,7 +227,7 @@ impl Session {
             if self.connection.is_closed() {
                 return Err(self.connection.broken("the builder closed the connection"));
             }
-            if self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
+            if has_heartbeats && self.heartbeat.elapsed() >= protocol::HEARTBEAT_INTERVAL {
                 self.heartbeat = Instant::now();
                 self.send_message(&ClientMessage::Heartbeat)?;
                 // Flushing may have received a message.
@@ -235,7 +237,9 @@ impl Session {
             self.with_connection(|connection| connection.exchange())?;
             if self.connection.received().len() == before && !self.connection.is_closed() {
                 // Checked only after everything that arrived while we were busy has been read.
-                self.connection.check_silence()?;
+                if has_heartbeats {
+                    self.connection.check_silence()?;
+                }
                 self.connection.wait()?;
             }
         }

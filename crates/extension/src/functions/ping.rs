@@ -53,28 +53,11 @@ fn ping(settings: &Settings) -> Result<(Session, Pong, Duration), Failure> {
     let started = Instant::now();
     session.send_message(&ClientMessage::Ping(Ping { token }))?;
     session.with_connection(Connection::flush)?;
-    let pong = loop {
-        session.connection().check()?;
-        match session.received()? {
-            Some(BuilderMessage::Pong(pong)) => break pong,
-            Some(other) => return Err(Failure::protocol(format!("{} in place of Pong.", other.name()))),
-            None => {}
-        }
-        let connection = session.connection();
-        if connection.is_closed() {
-            return Err(connection.broken("the builder closed the connection"));
-        }
-        if started.elapsed() > limit {
-            return Err(connection.broken("the builder did not answer"));
-        }
-        let before = connection.received().len();
-        session.with_connection(Connection::exchange)?;
-        let connection = session.connection();
-        if connection.received().len() == before && !connection.is_closed() {
-            connection.wait()?;
-        }
-    };
-    Ok((session, pong, started.elapsed()))
+    match session.next_within(limit)? {
+        Some(BuilderMessage::Pong(pong)) => Ok((session, pong, started.elapsed())),
+        Some(other) => Err(Failure::protocol(format!("{} in place of Pong.", other.name()))),
+        None => Err(session.connection().broken("the builder did not answer")),
+    }
 }
 
 /// The version as libpq and `pg_stat_ssl` write it.
