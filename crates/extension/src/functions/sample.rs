@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 use pgvector::SqlColumn;
-use protocol::{TUPLES_BATCH_BYTES, TuplesBatch};
+use protocol::{HEAP_TID_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
 
 use super::choices::Names;
 use super::statistics::Statistics;
@@ -26,6 +26,9 @@ const FETCH: i64 = 200;
 /// Rows per block in made-up TIDs: the protocol wants a TID for every row.
 const PER_BLOCK: u64 = 200;
 
+/// Bytes of a value's length.
+const LENGTH: usize = size_of::<u32>();
+
 /// Batches between the backend and its thread.
 const BATCHES: usize = 4;
 
@@ -40,7 +43,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn rows(&self) -> u64 {
-        (self.tids.len() / protocol::HEAP_TID_BYTES) as u64
+        (self.tids.len() / HEAP_TID_BYTES) as u64
     }
 
     /// Appends the value of row `number`.
@@ -62,7 +65,7 @@ impl Batch {
 
     /// Sends the values, in frames of the usual size.
     pub(super) fn send(&self, session: &mut Session, rate_limit: &mut RateLimit) -> Result<(), Failure> {
-        let (tids, lengths) = (self.tids.as_chunks::<6>().0, self.lengths.as_chunks::<4>().0);
+        let (tids, lengths) = (self.tids.as_chunks::<HEAP_TID_BYTES>().0, self.lengths.as_chunks::<LENGTH>().0);
         let (mut row, mut byte) = (0, 0);
         while row < tids.len() {
             let (first, start) = (row, byte);
