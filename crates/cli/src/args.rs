@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hnsw::Level;
-use pgvector::{M_RANGE, MAX_SPARSEVEC_NNZ, ValueType};
+use pgvector::{DEFAULT_M, M_RANGE, MAX_SPARSEVEC_NNZ, ValueType};
 
 pub use self::advise::Advise;
 pub use self::gen_cert::GenCert;
@@ -208,7 +208,7 @@ pub struct Estimate {
     #[arg(long = "type", value_name = "TYPE", value_parser = value_type(), default_value = "vector")]
     pub value_type: ValueType,
     /// Neighbors per element and layer, as in WITH (m = …)
-    #[arg(short, long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(i64::from(*M_RANGE.start())..=i64::from(*M_RANGE.end())))]
+    #[arg(short, long, default_value_t = DEFAULT_M, value_parser = clap::value_parser!(u16).range(i64::from(*M_RANGE.start())..=i64::from(*M_RANGE.end())))]
     pub m: u16,
     /// Distinct values among the rows: up to ten rows of equal values share an element [default: all are distinct]
     #[arg(long, value_name = "N", value_parser = count::parse)]

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
+use pgvector::{DEFAULT_EF_CONSTRUCTION, DEFAULT_M};
 
 use crate::hook;
 
@@ -50,6 +51,10 @@ pub(crate) struct IndexOptions {
     pub(crate) ef_construction: u16,
 }
 
+impl IndexOptions {
+    pub(crate) const DEFAULT: Self = Self { external: false, m: DEFAULT_M, ef_construction: DEFAULT_EF_CONSTRUCTION };
+}
+
 pub(crate) fn register() {
     // SAFETY: the strings are static; called once, when the library is loaded.
     unsafe {
@@ -70,7 +75,7 @@ pub(crate) unsafe fn of(index: pg_sys::Relation) -> IndexOptions {
     // SAFETY: rd_options is what `amoptions` returned (or pgvector's own, in a session that had not loaded us then).
     unsafe {
         let stored = (*index).rd_options;
-        let mut options = IndexOptions { external: false, m: 16, ef_construction: 64 };
+        let mut options = IndexOptions::DEFAULT;
         if stored.is_null() {
             return options;
         }

@@ -10,8 +10,8 @@ mod sql;
 mod value_type;
 
 pub use limits::{
-    EF_CONSTRUCTION_RANGE, HEAP_TIDS_PER_ELEMENT, M_RANGE, MAX_EF_SEARCH, MAX_SPARSEVEC_NNZ, MAX_TABLE_DIMS, max_level,
-    min_ef_construction,
+    DEFAULT_EF_CONSTRUCTION, DEFAULT_M, EF_CONSTRUCTION_RANGE, HEAP_TIDS_PER_ELEMENT, M_RANGE, MAX_EF_SEARCH,
+    MAX_SPARSEVEC_NNZ, MAX_TABLE_DIMS, max_level, min_ef_construction,
 };
 pub use metric::Metric;
 pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};

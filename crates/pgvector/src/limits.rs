@@ -5,8 +5,14 @@ use crate::{LINE_POINTER_LEN, PAGE_SPACE, TID_LEN};
 /// The range of `m`.
 pub const M_RANGE: RangeInclusive<u16> = 2..=100;
 
+/// The `m` of an index without this option.
+pub const DEFAULT_M: u16 = 16;
+
 /// The range of `ef_construction`, which must also be at least [`min_ef_construction`].
 pub const EF_CONSTRUCTION_RANGE: RangeInclusive<u16> = 4..=1000;
+
+/// The `ef_construction` of an index without this option.
+pub const DEFAULT_EF_CONSTRUCTION: u16 = 64;
 
 /// The largest `hnsw.ef_search`: the most elements that a search keeps, and so the most rows that one index scan returns.
 pub const MAX_EF_SEARCH: u16 = 1000;

@@ -188,7 +188,7 @@ unsafe fn ask(
     rows: u64,
     queries: Batch,
 ) -> Result<Advice, Failure> {
-    let options = IndexOptions { external: true, m: 16, ef_construction: 64 };
+    let options = IndexOptions { external: true, ..IndexOptions::DEFAULT };
     let count = queries.rows();
     let most = sample_size(wanted.max_rows.into(), wanted.k, rows);
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
