@@ -8,7 +8,8 @@ use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capabilit
 
 use super::choices::{self, Names};
 use super::sample::{self, Batch};
-use super::{answer, bigint, estimate, read_one, require_select, unsupported};
+use super::table::{check_kind, column_of, require_file};
+use super::{answer, bigint, read_one, require_select, unsupported};
 use crate::build;
 use crate::column::Column;
 use crate::engage::engage;
@@ -131,12 +132,12 @@ impl Wanted {
 unsafe fn advise(relation: pg_sys::Oid, column_name: &CStr, wanted: &Wanted) -> Result<(Names, Advice), Failure> {
     // SAFETY: the table is locked while it is looked at; the lock stays until the end of the transaction.
     unsafe {
-        estimate::check_kind(relation, "advise")?;
+        check_kind(relation, "advise")?;
         require_select(relation);
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let table = pg_sys::relation_open(relation, lock);
-        estimate::require_file(table)?;
-        let found = estimate::column_of(relation, column_name)?;
+        require_file(table)?;
+        let found = column_of(relation, column_name)?;
         let type_oid = pg_sys::get_atttype(relation, found.number);
         if pg_sys::getBaseType(type_oid) != type_oid {
             // pgvector reads the dimensions from the column, but those of a domain are stored with the domain.

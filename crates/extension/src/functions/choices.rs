@@ -7,7 +7,7 @@ use pgrx::spi::{quote_identifier, quote_qualified_identifier};
 use pgvector::{Metric, SCHEMA, SqlColumn, ValueType, has_class};
 use protocol::Choice;
 
-use super::estimate::IndexableColumn;
+use super::table::IndexableColumn;
 use super::{name, read_one};
 use crate::failure::Failure;
 use crate::hook::owned;

@@ -3,7 +3,7 @@
 //! | module | function |
 //! |---|---|
 //! | [`ping`] | is the builder there? |
-//! | [`estimate`] | how much memory and space would a build need? |
+//! | [`estimate`] | how much memory and space would a build need? [`table`] says what can have an index |
 //! | [`advise`] | which index, and which settings? [`sample`] reads the table, [`choices`] writes the statements |
 //! | [`check`] | is this index good? [`live`] reads its pages, [`delegate`] sends them to a builder, [`recall`] searches it, [`verdict`] judges in [`words`] |
 //! | [`state`] | what do a few pages say of this index? for the view of all indexes |
@@ -48,6 +48,7 @@ mod rows;
 mod sample;
 mod state;
 mod statistics;
+mod table;
 mod verdict;
 mod words;
 
