@@ -1,6 +1,6 @@
 //! `lantern_index.check(index, sample, external)`
 
-use pages::{Estimate, MetaPage, PAGE_SIZE, Page, PageSource, Report, verify_within};
+use pages::{MetaPage, PAGE_SIZE, Page, PageSource, Report, verify_within};
 use pgrx::prelude::*;
 use pgvector::M_RANGE;
 use protocol::Findings as Answer;
@@ -10,7 +10,7 @@ use super::live::LivePages;
 use super::owner::{as_owner, hint_at_search_path};
 use super::recall::recall;
 use super::verdict::Findings;
-use super::{bigint, delegate, gone, name, read_one, require_select, unreadable};
+use super::{bigint, delegate, elements_in, gone, memory, name, read_one, require_select, too_large, unreadable};
 use crate::column::Column;
 use crate::failure::{Failure, information, or_raise, printable, tell};
 use crate::options::IndexOptions;
@@ -291,31 +291,12 @@ fn meta(pages: &mut LivePages) -> Option<MetaPage> {
     MetaPage::parse(&Page::parse(0, pages.read(0, &mut buffer).ok()?).ok()?).ok()
 }
 
-/// `maintenance_work_mem` in bytes.
-pub(super) fn memory() -> u64 {
-    // SAFETY: reads a setting.
-    u64::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or_default() << 10
-}
-
 /// Refuses an index that is clearly too large before it is read. An index with free space in its pages may need less than estimated, one
 /// with many equal rows more.
 fn refuse_if_too_large(column: &Column, m: u16, blocks: u32, memory: u64) -> Result<(), Failure> {
     let Some(elements) = elements_in(column, m, blocks) else { return Ok(()) };
     let needed = pages::verify_bytes(elements, elements, blocks);
     if needed / 2 > memory { Err(too_large(needed)) } else { Ok(()) }
-}
-
-/// Elements that full pages hold; `None` if values vary in length.
-pub(super) fn elements_in(column: &Column, m: u16, blocks: u32) -> Option<u64> {
-    let value_len = column.value_type.value_len(column.dims)?;
-    Some(Estimate::elements_in(column.value_type, value_len, m, blocks))
-}
-
-pub(super) fn too_large(needed: u64) -> Failure {
-    let megabytes = needed.div_ceil(1 << 20);
-    Failure::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "checking the index needs more memory than maintenance_work_mem")
-        .detail(format!("About {megabytes} MB are needed."))
-        .hint(format!("Set maintenance_work_mem to \"{megabytes}MB\" for this session, or check a copy of the file with \"lantern-index inspect\"."))
 }
 
 /// The errors found in both passes: their number, and the text of the first.

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 use protocol::{BuilderMessage, Check, ClientMessage, EndOfIndex, Findings, Hello, capability, encode_index_pages};
 
 use super::live::LivePages;
-use super::{answer, check, unsupported};
+use super::{answer, elements_in, unsupported};
 use crate::build;
 use crate::column::Column;
 use crate::connection::Connection;
@@ -51,7 +51,7 @@ pub(super) unsafe fn begin(
     let (pages, label) = unsafe { (LivePages::new(index), build::label((*index).rd_id)) };
     let blocks = pages.blocks();
     // From the number of elements for which the index has room, the builder estimates memory.
-    let elements = check::elements_in(column, options.m, blocks).unwrap_or_default();
+    let elements = elements_in(column, options.m, blocks).unwrap_or_default();
     let hello = build::hello(label, column, options, elements);
     let sample = u32::try_from(sample).unwrap_or(u32::MAX);
     let hello = Hello {

@@ -52,9 +52,11 @@ mod table;
 mod verdict;
 mod words;
 
+use pages::Estimate;
 use pgrx::prelude::*;
 use protocol::{BuilderMessage, Done};
 
+use crate::column::Column;
 use crate::failure::Failure;
 use crate::hook::owned;
 use crate::progress::{self, Phase};
@@ -160,4 +162,23 @@ fn read_one<T: FromDatum + IntoDatum>(sql: &str) -> Option<T> {
 /// A number as SQL's bigint, which is signed; clamped.
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// `maintenance_work_mem` in bytes.
+fn memory() -> u64 {
+    // SAFETY: reads a setting.
+    u64::try_from(unsafe { pg_sys::maintenance_work_mem }).unwrap_or_default() << 10
+}
+
+/// Elements that full pages hold; `None` if values vary in length.
+fn elements_in(column: &Column, m: u16, blocks: u32) -> Option<u64> {
+    let value_len = column.value_type.value_len(column.dims)?;
+    Some(Estimate::elements_in(column.value_type, value_len, m, blocks))
+}
+
+fn too_large(needed: u64) -> Failure {
+    let megabytes = needed.div_ceil(1 << 20);
+    Failure::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "checking the index needs more memory than maintenance_work_mem")
+        .detail(format!("About {megabytes} MB are needed."))
+        .hint(format!("Set maintenance_work_mem to \"{megabytes}MB\" for this session, or check a copy of the file with \"lantern-index inspect\"."))
 }

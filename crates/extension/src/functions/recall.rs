@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
-use super::check::{memory, too_large};
 use super::rows::{HeapTid, for_each_row};
+use super::{memory, too_large};
 
 /// Neighbors wanted: recall@10.
 const WANTED: usize = 10;
