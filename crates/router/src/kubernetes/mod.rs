@@ -22,7 +22,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use service::TicketKeys;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use first_seen::FirstSeen;
 use own::Own;
@@ -117,8 +117,8 @@ impl Pods {
 
     async fn start_one(&self, order: Order) -> Result<Arc<dyn Builder>, SpawnError> {
         let until = Instant::now() + order.limit;
-        let made = self.create(order.memory).await?;
-        let ready = timeout(order.limit, self.ready(&made, &order)).await.unwrap_or_else(|_| {
+        let made = self.create(order.memory, until).await?;
+        let ready = timeout_at(until, self.ready(&made, &order)).await.unwrap_or_else(|_| {
             let last = order.tell.borrow().clone();
             Err(SpawnError::passing(format!("{last} (waited {} s)", order.limit.as_secs())))
         });
@@ -133,8 +133,9 @@ impl Pods {
         }
     }
 
-    /// Creates a pod with a name that is free in the last list.
-    async fn create(&self, memory: u64) -> Result<Identity, SpawnError> {
+    /// Creates a pod with a name that is free in the last list. Tries no other name after `until`; an unanswered request is not dropped,
+    /// since its pod may exist.
+    async fn create(&self, memory: u64, until: Instant) -> Result<Identity, SpawnError> {
         // If this request fails, so does the creation, which reports the cause.
         let pods = self.view.list().await.unwrap_or_else(|_| self.view.last().pods().cloned().collect());
         let taken: HashSet<String> = pods.iter().map(ResourceExt::name_any).collect();
@@ -145,7 +146,7 @@ impl Pods {
             self.own.made(&name, made.as_ref().ok().and_then(ResourceExt::uid));
             match made {
                 Ok(made) => return Ok(Identity::of(&made)),
-                Err(error) if is_taken(&error) => {}
+                Err(error) if is_taken(&error) && Instant::now() < until => {}
                 // The builders of another router use up the quota, and one of them may end or be handed over.
                 Err(error) if is_over_quota(&error) && pods.iter().any(|pod| !self.own.has(pod)) => {
                     self.ask_others(&pods, memory).await;
@@ -302,35 +303,83 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use k8s_openapi::api::core::v1::Pod;
+    use kube::Client;
     use kube::api::{Api, ListParams};
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
-    use super::client;
+    use super::{FirstSeen, Own, Pods, Template, View, client, watch};
 
-    #[tokio::test]
-    async fn an_overloaded_server_is_reported_at_once() {
+    const EMPTY: (&str, &str) = ("200 OK", r#"{"metadata": {}, "items": []}"#);
+
+    /// A client of an API server that answers each request line with a status and a body.
+    async fn server(mut answer: impl FnMut(&str) -> (&'static str, &'static str) + Send + 'static) -> Client {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let asked = Arc::new(AtomicU32::new(0));
-        let count = asked.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let mut request = BufReader::new(&mut stream).lines();
-                while request.next_line().await.unwrap().is_some_and(|line| !line.is_empty()) {}
-                let (status, body) = match count.fetch_add(1, Ordering::Relaxed) {
-                    0 => ("429 Too Many Requests", ""),
-                    1 => ("503 Service Unavailable", ""),
-                    _ => ("200 OK", r#"{"metadata": {}, "items": []}"#),
-                };
+                let (mut request, mut head) = (BufReader::new(&mut stream), String::new());
+                while !head.ends_with("\r\n\r\n") {
+                    request.read_line(&mut head).await.unwrap();
+                }
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let length = length.map_or(0, |length| length.parse().unwrap());
+                request.read_exact(&mut vec![0; length]).await.unwrap();
+                let (status, body) = answer(&head);
                 let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 stream.write_all((head + body).as_bytes()).await.unwrap();
             }
         });
-        let pods = Api::<Pod>::default_namespaced(client(kube::Config::new(url)).unwrap());
+        client(kube::Config::new(url)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_overloaded_server_is_reported_at_once() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        let server = server(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => ("429 Too Many Requests", ""),
+            1 => ("503 Service Unavailable", ""),
+            _ => EMPTY,
+        });
+        let pods = Api::<Pod>::default_namespaced(server.await);
         for (requests, is_answered) in [(1, false), (2, false), (3, true)] {
             assert_eq!(pods.list(&ListParams::default()).await.is_ok(), is_answered);
             assert_eq!(asked.load(Ordering::Relaxed), requests);
         }
+    }
+
+    #[tokio::test]
+    async fn no_other_name_is_tried_after_the_time_limit() {
+        let tried = Arc::new(AtomicU32::new(0));
+        let count = tried.clone();
+        let server = server(move |request| match request.starts_with("POST") {
+            true => {
+                count.fetch_add(1, Ordering::Relaxed);
+                (
+                    "409 Conflict",
+                    r#"{"status": "Failure", "message": "it exists", "reason": "AlreadyExists", "code": 409}"#,
+                )
+            }
+            false => EMPTY,
+        });
+        let api = Api::<Pod>::default_namespaced(server.await);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), r#"{"spec": {"containers": [{"name": "builder"}]}}"#).unwrap();
+        let pods = Pods {
+            view: View::start(api.clone(), String::new()).await,
+            api,
+            template: Template::read(file.path(), "lantern", "router-1").unwrap(),
+            places: 3,
+            identity: "router-1".to_owned(),
+            own: Own::default(),
+            wishes: FirstSeen::default(),
+            ending: FirstSeen::default(),
+            surroundings: watch::channel(Default::default()).1,
+        };
+        let error = pods.create(0, Instant::now()).await.unwrap_err();
+        assert_eq!(error.text, "cannot create pod lantern-builder-1: Kubernetes says: it exists");
+        assert_eq!(tried.load(Ordering::Relaxed), 1);
     }
 }
