@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::spawner::Place;
 
 /// The time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 1 << 20;
 /// The shortest and longest interval of requests that ask a builder whether its build has ended.
