@@ -1,12 +1,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::{BuilderMessage, Done, Frame, HEADER_BYTES, PAGE_SIZE, Phase, SqlState, kind};
+use protocol::{BuilderMessage, Done, Frame, HEADER_BYTES, MAX_CONTROL_PAYLOAD, PAGE_SIZE, Phase, SqlState, kind};
 
 use crate::stages::Stages;
-
-/// The most bytes of a payload that are kept for parsing: Progress and Done are shorter, and an Error begins with its SQLSTATE.
-const MAX_LOOK: usize = 64;
 
 /// What a builder has reported since the last [`Boundary::take_news`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +24,7 @@ pub(crate) struct Boundary {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
-    /// The payload of a Progress or Done, or the beginning of an Error's, at most `MAX_LOOK` bytes.
+    /// The payload of a Progress, Done or Error.
     payload: Vec<u8>,
     /// The SQLSTATE of the last Error.
     error: Option<SqlState>,
@@ -61,7 +58,7 @@ impl Boundary {
             if self.payload_left > 0 {
                 let (of_payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
                 if matches!(self.header[0], kind::PROGRESS | kind::DONE | kind::ERROR) {
-                    let room = MAX_LOOK.saturating_sub(self.payload.len()).min(of_payload.len());
+                    let room = MAX_CONTROL_PAYLOAD.saturating_sub(self.payload.len()).min(of_payload.len());
                     self.payload.extend_from_slice(&of_payload[..room]);
                 }
                 self.payload_left -= of_payload.len();
