@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use bytes::BytesMut;
 use protocol::{BuilderMessage, ClientMessage, ErrorReport, HEARTBEAT_INTERVAL, ProtocolError, Refuse, SqlState};
 use service::{CodecError, Queued, refuse_memory, refuse_waiting};
 use thiserror::Error;
@@ -7,10 +8,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::opening::Client;
 use crate::pool::{Lease, Pool};
+use crate::relay::{self, LAST_WORD};
 use crate::scheduler::{Demand, Refusal};
-
-/// The time limit for sending a last message to a client.
-const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Why a client gets no builder.
 #[derive(Debug, Error)]
@@ -96,7 +95,7 @@ pub(crate) fn check_frame(frame: Result<Option<protocol::Frame>, CodecError>) ->
 }
 
 /// Sends the client the reason why it gets no builder, and ends the session.
-pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
+pub(crate) async fn refuse_client(client: Client, why: &NoBuilder) {
     let error = |sqlstate| BuilderMessage::Error(ErrorReport::new(sqlstate, why.to_string()));
     let message = match why {
         NoBuilder::Left | NoBuilder::Client(CodecError::Io(_)) => return,
@@ -110,14 +109,10 @@ pub(crate) async fn refuse_client(client: &mut Client, why: &NoBuilder) {
 }
 
 /// Sends a last message and gives the client time to read it.
-pub(crate) async fn send_last(client: &mut Client, message: &BuilderMessage) {
-    let last = async {
-        client.writer.send(message).await?;
-        client.writer.shutdown().await?;
-        client.reader.discard().await
-    };
-    // A client that does not read in time misses the message.
-    let _ = timeout(LAST_WORD, last).await;
+pub(crate) async fn send_last(client: Client, message: &BuilderMessage) {
+    let mut bytes = BytesMut::new();
+    message.encode(&mut bytes);
+    relay::send_last(client.reader.into_parts().0, client.writer.into_inner(), &bytes, LAST_WORD).await;
 }
 
 fn refuse(refusal: &Refusal) -> Box<Refuse> {

@@ -16,7 +16,7 @@ use crate::admission;
 use crate::handover::greeted;
 use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
-use crate::relay::{Broken, copy, discard};
+use crate::relay::{Broken, LAST_WORD, copy, send_last};
 use crate::relayed::Stop;
 use crate::router::Shared;
 use crate::scheduler::Demand;
@@ -27,8 +27,6 @@ use crate::stages::Stages;
 const PATIENCE: Duration = Duration::from_secs(7);
 /// The time limit for a client to read the rest of its file.
 const READING: Duration = Duration::from_secs(600);
-/// The time limit for a client to close after an error, and for a builder to send its reason.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// Why there is no builder for a client.
 enum NoBuilder {
@@ -252,23 +250,14 @@ impl Session<'_> {
         drop(lease);
         // In the other cases the connection is reset without a message, which the client could take for a part of the file.
         if let End::Said(ending) = end {
-            let limit = if ending == Ending::File { READING } else { LINGER };
-            let last = async {
-                let _ = to_client.shutdown().await;
-                discard(&mut from_client).await;
-            };
-            let _ = timeout(limit, last).await;
+            let limit = if ending == Ending::File { READING } else { LAST_WORD };
+            send_last(from_client, to_client, &[], limit).await;
         }
     }
 }
 
-/// Sends the last message in one segment and ignores failures: the session ends in any case.
-async fn tell(mut stream: Box<dyn Transport>, bytes: &[u8]) {
-    let last = async {
-        stream.write_all(bytes).await?;
-        stream.shutdown().await?;
-        discard(&mut stream).await;
-        std::io::Result::Ok(())
-    };
-    let _ = timeout(LINGER, last).await;
+/// Sends the last message.
+async fn tell(stream: Box<dyn Transport>, bytes: &[u8]) {
+    let (read, write) = split(stream);
+    send_last(read, write, bytes, LAST_WORD).await;
 }

@@ -14,8 +14,8 @@ use crate::boundary::Boundary;
 
 /// Bytes relayed per read.
 const BUFFER: usize = 256 << 10;
-/// The time limit for a last frame after the other side has disconnected.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// The time limit for a last message: for a builder to send it, and for a client to read it and close.
+pub(crate) const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How a relayed build ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,14 +105,23 @@ pub(crate) async fn report(client: &mut Side, boundary: &Boundary, report: Error
     if boundary.is_between_frames() {
         BuilderMessage::Error(report).encode(&mut bytes);
     }
+    send_last(&mut client.read, &mut client.write, &bytes, LAST_WORD).await;
+}
+
+/// Sends last bytes, ends the stream, and gives the client `limit` to read them and close. Failures are ignored: the session ends in any case.
+pub(crate) async fn send_last(
+    mut read: impl AsyncRead + Unpin,
+    mut write: impl AsyncWrite + Unpin,
+    bytes: &[u8],
+    limit: Duration,
+) {
     let last = async {
-        client.write.write_all(&bytes).await?;
-        client.write.shutdown().await?;
-        discard(&mut client.read).await;
-        Ok::<_, io::Error>(())
+        write.write_all(bytes).await?;
+        write.shutdown().await?;
+        discard(&mut read).await;
+        io::Result::Ok(())
     };
-    // A client that does not read in time misses the report.
-    let _ = timeout(LAST_WORD, last).await;
+    let _ = timeout(limit, last).await;
 }
 
 /// The report that the builder is lost.
@@ -123,7 +132,7 @@ pub(crate) fn lost(name: &str, why: &str) -> ErrorReport {
 }
 
 /// Reads and discards: closing with unread bytes would reset the connection and lose bytes on their way to the other side.
-pub(crate) async fn discard(from: &mut (impl AsyncRead + Unpin)) {
+async fn discard(from: &mut (impl AsyncRead + Unpin)) {
     let mut rest = vec![0; BUFFER];
     while from.read(&mut rest).await.is_ok_and(|read| read > 0) {}
 }

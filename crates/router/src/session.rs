@@ -81,7 +81,7 @@ impl Session<'_> {
         let mut queued = self.shared.activity.queue(subject);
         if let Err(refuse) = admitted {
             queued.turn_away(&refuse);
-            return send_last(&mut client, &BuilderMessage::Refuse(*refuse)).await;
+            return send_last(client, &BuilderMessage::Refuse(*refuse)).await;
         }
         self.shared.door.pending.settle(self.id);
         tracing::Span::current().record("label", printable(&client.hello.label));
@@ -126,7 +126,7 @@ impl Session<'_> {
     }
 
     /// Redirects the client, and reserves the builder until the build ends.
-    async fn redirect(&self, mut client: Client, queued: Queued, lease: Lease) -> Relayed {
+    async fn redirect(&self, client: Client, queued: Queued, lease: Lease) -> Relayed {
         // Read the numbers before the redirect: the build might be over by the time of a later request.
         let before = match health::builds_if_ready(&lease.facts().place).await {
             Ok(before) => before,
@@ -159,13 +159,13 @@ impl Session<'_> {
                 Followed::Lost => running.end(Outcome::Failed, Some(format!("builder {name} was lost"))),
             }
         });
-        send_last(&mut client, &message).await;
+        send_last(client, &message).await;
         Relayed::Ended
     }
 }
 
 /// Reports to the client and the status page why there is no builder.
-async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
+async fn refuse(client: Client, queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {
             tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
@@ -183,5 +183,5 @@ async fn refuse(mut client: Client, queued: Queued, why: &NoBuilder) {
             queued.end(Outcome::Cancelled, why.to_string());
         }
     }
-    refuse_client(&mut client, why).await;
+    refuse_client(client, why).await;
 }
