@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use protocol::Hello;
 use protocol::v1::{Answers, Ending, Init, ServerAddress, error_frame, relayed};
+use protocol::{ErrorReport, Hello, SqlState};
 use service::report::Subject;
-use service::{Client, Closed, Outcome, Queued, Refusal, Transport};
+use service::{Client, Closed, Outcome, Queued, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
 
-use crate::admission;
+use crate::admission::NoBuilder;
 use crate::handover::greeted;
 use crate::health;
 use crate::pool::{Lease, TICKET_LIFETIME};
 use crate::relay::{Broken, LAST_WORD, copy, send_last};
-use crate::relayed::Stop;
+use crate::relayed::{BUILDER_FAILED, CLIENT_LEFT, CONNECTION_BROKE, Stop};
 use crate::router::Shared;
 use crate::scheduler::Demand;
-use crate::session::{ATTEMPTS, Session};
+use crate::session::{ATTEMPTS, Session, end_wait, lost_builders};
 use crate::stages::Stages;
 
 /// How long a relayed client may wait for a builder. Clients give up after 10 seconds without an answer.
@@ -28,17 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(7);
 /// The time limit for a client to read the rest of its file.
 const READING: Duration = Duration::from_secs(600);
 
-/// Why there is no builder for a client.
-enum NoBuilder {
-    /// The message that the client gets.
-    Refused(Refusal, String),
-    /// The router's operator has cancelled the build.
-    Operator,
-    Left,
-}
-
 /// How a relayed build ended.
-enum End {
+enum LanternEnd {
     /// The builder sent the file or an error.
     Said(Ending),
     /// The builder was lost.
@@ -59,12 +50,11 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let lease = tokio::select! {
             lease = self.lantern_lease(&mut stream, &client, false) => lease,
-            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused(Refusal::Draining, "router is shutting down".to_owned())),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
         };
         let lease = match lease {
             Ok(lease) => lease,
-            Err(NoBuilder::Refused(_, text)) => return tell(stream, &error_frame(&text)).await,
-            Err(_) => return tracing::info!("Lantern client left"),
+            Err(why) => return turn_away(stream, &why).await,
         };
         let before = match health::builds_if_ready(&lease.facts().place).await {
             Ok(before) => before,
@@ -84,6 +74,7 @@ impl Session<'_> {
             }
         };
         tracing::info!(builder = lease.facts().name, "Lantern client is sent to its builder");
+        // Not in `activity`: the request says nothing of the build, which its builder's status shows.
         self.shared.door.tasks.spawn(async move { _ = lease.follow(before, TICKET_LIFETIME).await });
         tell(stream, &bytes).await;
     }
@@ -105,24 +96,16 @@ impl Session<'_> {
         self.shared.door.pending.settle(self.id);
         let found = tokio::select! {
             found = timeout(PATIENCE, self.lantern_builder(&mut stream, &client, &init)) => found.unwrap_or_else(|_| {
-                let text = "no builder is ready yet; one may be starting, try again";
-                Err(NoBuilder::Refused(Refusal::Queue, text.to_owned()))
+                Err(refused(SqlState::TOO_MANY_CONNECTIONS, "no builder is ready yet; one may be starting, try again"))
             }),
-            () = self.shared.drain.cancelled() => Err(NoBuilder::Refused(Refusal::Draining, "router is shutting down".to_owned())),
+            () = self.shared.drain.cancelled() => Err(NoBuilder::Shutdown),
             () = queued.cancelled() => Err(NoBuilder::Operator),
         };
         match found {
             Ok((lease, builder)) => self.lantern_relay(stream, queued, lease, builder).await,
-            Err(NoBuilder::Left) => tracing::info!("Lantern client left"),
-            Err(NoBuilder::Refused(reason, text)) => {
-                tracing::warn!(reason = text, "build refused");
-                queued.refuse(reason, text.clone());
-                tell(stream, &error_frame(&text)).await;
-            }
-            Err(NoBuilder::Operator) => {
-                let text = admission::NoBuilder::Operator.to_string();
-                queued.end(Outcome::Cancelled, text.clone());
-                tell(stream, &error_frame(&text)).await;
+            Err(why) => {
+                end_wait(queued, &why);
+                turn_away(stream, &why).await;
             }
         }
     }
@@ -176,7 +159,7 @@ impl Session<'_> {
                 }
             }
         }
-        Err(NoBuilder::Refused(Refusal::Builders, format!("{ATTEMPTS} builders were lost before one took the build")))
+        Err(refused(SqlState::CANNOT_CONNECT_NOW, &lost_builders()))
     }
 
     async fn lantern_lease(
@@ -195,7 +178,7 @@ impl Session<'_> {
                 other => {
                     let refusal = other.and_then(Result::err);
                     tracing::warn!(?refusal, "Lantern client gets no builder");
-                    Err(NoBuilder::Refused(Refusal::Builders, "no builder is available, see the router's log".to_owned()))
+                    Err(refused(SqlState::CANNOT_CONNECT_NOW, "no builder is available, see the router's log"))
                 }
             },
             // The client sends nothing before the answer: any byte, or the end of the stream, means that it has left.
@@ -226,33 +209,45 @@ impl Session<'_> {
                 answers.pass(bytes);
                 metrics.sent_bytes.inc_by(bytes.len() as u64);
             }) => match end {
-                Err(Broken::Writing | Broken::Unread) => End::Left,
-                _ => answers.ending().map_or(End::Lost("its connection broke"), End::Said),
+                Err(Broken::Writing | Broken::Unread) => LanternEnd::Left,
+                _ => answers.ending().map_or(LanternEnd::Lost(CONNECTION_BROKE), LanternEnd::Said),
             },
             end = copy(&mut from_client, &mut to_builder, &mut there, patience, |bytes| {
                 metrics.received_bytes.inc_by(bytes.len() as u64);
             }) => match end {
-                Err(Broken::Writing | Broken::Unread) => End::Lost("it takes no more rows"),
-                _ => End::Left,
+                Err(Broken::Writing | Broken::Unread) => LanternEnd::Lost("it takes no more rows"),
+                _ => LanternEnd::Left,
             },
-            stop = Stop::of(self.shared, &running) => End::Stopped(stop),
+            stop = Stop::of(self.shared, &running) => LanternEnd::Stopped(stop),
         };
         let (outcome, why) = match end {
-            End::Said(Ending::File) => (Outcome::Succeeded, None),
-            End::Said(Ending::Error) => (Outcome::Failed, Some("failed, see the builder's log".to_owned())),
-            End::Left => (Outcome::Cancelled, Some("client left".to_owned())),
-            End::Lost(why) => (Outcome::Failed, Some(lease.loss().await.unwrap_or_else(|| why.to_owned()))),
-            End::Stopped(stop) => stop.outcome(),
+            LanternEnd::Said(Ending::File) => (Outcome::Succeeded, None),
+            LanternEnd::Said(Ending::Error) => (Outcome::Failed, Some(BUILDER_FAILED.to_owned())),
+            LanternEnd::Left => (Outcome::Cancelled, Some(CLIENT_LEFT.to_owned())),
+            LanternEnd::Lost(why) => (Outcome::Failed, Some(lease.loss().await.unwrap_or_else(|| why.to_owned()))),
+            LanternEnd::Stopped(stop) => stop.outcome(),
         };
         // Close the connection so that the builder stops the build before the lease returns to the pool.
         drop((from_builder, to_builder));
         running.end(outcome, why);
         drop(lease);
         // In the other cases the connection is reset without a message, which the client could take for a part of the file.
-        if let End::Said(ending) = end {
+        if let LanternEnd::Said(ending) = end {
             let limit = if ending == Ending::File { READING } else { LAST_WORD };
             send_last(from_client, to_client, &[], limit).await;
         }
+    }
+}
+
+fn refused(sqlstate: SqlState, text: &str) -> NoBuilder {
+    NoBuilder::Refused(ErrorReport::new(sqlstate, text).refuse(0))
+}
+
+/// Sends the client the reason why it gets no builder.
+async fn turn_away(stream: Box<dyn Transport>, why: &NoBuilder) {
+    match why {
+        NoBuilder::Left => tracing::info!("Lantern client left"),
+        why => tell(stream, &error_frame(&why.to_string())).await,
     }
 }
 

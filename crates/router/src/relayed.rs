@@ -18,6 +18,11 @@ use crate::relay::{End, Side, linger, lost, pass, report};
 use crate::router::Shared;
 use crate::stages::Stages;
 
+/// Reasons of the end of a build, for Lantern's clients as well.
+pub(crate) const CLIENT_LEFT: &str = "client left";
+pub(crate) const BUILDER_FAILED: &str = "failed, see the builder's log";
+pub(crate) const CONNECTION_BROKE: &str = "its connection broke";
+
 /// The result of a relayed build.
 pub(crate) enum Relayed {
     /// The build has ended, in whatever way, and the client has been informed.
@@ -115,14 +120,14 @@ async fn build(
     let said = |why: &str| Some(why.to_owned());
     let (outcome, why) = match end {
         Ok(End::Said(kind::DONE)) => (Outcome::Succeeded, None),
-        Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said("client left")),
+        Ok(End::Said(_)) if boundary.is_cancelled() => (Outcome::Cancelled, said(CLIENT_LEFT)),
         Ok(End::Said(_)) if boundary.is_shutdown() => (Outcome::Cancelled, said("the builder was told to stop")),
         Ok(End::Said(_)) if asks_advice && boundary.has_no_advice() => (Outcome::Refused, said("no advice")),
-        Ok(End::Said(_)) => (Outcome::Failed, said("failed, see the builder's log")),
-        Ok(End::Left) => (Outcome::Cancelled, said("client left")),
+        Ok(End::Said(_)) => (Outcome::Failed, said(BUILDER_FAILED)),
+        Ok(End::Left) => (Outcome::Cancelled, said(CLIENT_LEFT)),
         Ok(End::Unread) => (Outcome::Cancelled, Some(format!("client read nothing for {} s", patience.as_secs_f64()))),
         Ok(End::Lost) => {
-            let why = lease.loss().await.unwrap_or_else(|| "its connection broke".to_owned());
+            let why = lease.loss().await.unwrap_or_else(|| CONNECTION_BROKE.to_owned());
             (Outcome::Failed, Some(why))
         }
         Err(stop) => stop.outcome(),

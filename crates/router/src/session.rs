@@ -118,8 +118,7 @@ impl Session<'_> {
                 }
             }
         }
-        let message = format!("{ATTEMPTS} builders were lost before one took the build");
-        let why = ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, message)
+        let why = ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, lost_builders())
             .hint("The router's log says what became of each.")
             .refuse(10_000);
         refuse(client, queued, &NoBuilder::Refused(why)).await;
@@ -164,8 +163,19 @@ impl Session<'_> {
     }
 }
 
+/// Why the router tries no further builder.
+pub(crate) fn lost_builders() -> String {
+    format!("{ATTEMPTS} builders were lost before one took the build")
+}
+
 /// Reports to the client and the status page why there is no builder.
 async fn refuse(client: Client, queued: Queued, why: &NoBuilder) {
+    end_wait(queued, why);
+    refuse_client(client, why).await;
+}
+
+/// Reports to the log and the status page why there is no builder.
+pub(crate) fn end_wait(queued: Queued, why: &NoBuilder) {
     match why {
         NoBuilder::Refused(refuse) => {
             tracing::warn!(reason = refuse.report.message, detail = refuse.report.detail, "build refused");
@@ -183,5 +193,4 @@ async fn refuse(client: Client, queued: Queued, why: &NoBuilder) {
             queued.end(Outcome::Cancelled, why.to_string());
         }
     }
-    refuse_client(client, why).await;
 }
