@@ -1,5 +1,7 @@
+use std::convert::Infallible;
 use std::env;
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -180,12 +182,12 @@ async fn supervise(
         while let Ok(Some(line)) = lines.next_line().await {
             tracing::debug!(line, "builder says");
         }
-        std::future::pending::<()>().await;
+        pending::<Infallible>().await
     };
     let ended = tokio::select! {
         ended = child.wait() => Some(ended),
         () = stop.notified() => None,
-        () = output => None,
+        never = output => match never {},
     };
     let how = match ended {
         Some(Ok(status)) => format!("its process {}", said(status)),
