@@ -63,7 +63,7 @@ pub use inspect::inspect;
 pub use npy::Vectors;
 pub use page_cache::CachedFiles;
 pub use pg_config::PgConfig;
-pub use pgvector::{MINIMUM_PGVECTOR, may_damage_indexes, pgvector_version};
+pub use pgvector::{MINIMUM_PGVECTOR, default_version, may_damage_indexes, pgvector_version};
 pub use phase::{Phase, wait_for_phase};
 pub use processes::{
     children, connections_to, cores, cpu_seconds, is_running, open_files, open_sockets, proc_bytes, resident_bytes,

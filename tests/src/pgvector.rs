@@ -11,8 +11,13 @@ pub const MINIMUM_PGVECTOR: (u32, u32) = (0, 8);
 pub fn pgvector_version(config: &PgConfig) -> Option<String> {
     let library = config.pkglibdir.join("vector.so");
     let control = fs::read_to_string(config.sharedir.join("extension/vector.control")).ok()?;
+    default_version(&control).filter(|_| library.is_file()).map(str::to_owned)
+}
+
+/// The version in an extension's control file.
+pub fn default_version(control: &str) -> Option<&str> {
     let version = control.lines().find_map(|line| line.strip_prefix("default_version"))?;
-    library.is_file().then(|| version.trim_matches(|c: char| c == '\'' || c == '=' || c.is_whitespace()).to_owned())
+    Some(version.trim_matches(|c: char| c == '\'' || c == '=' || c.is_whitespace()))
 }
 
 /// Whether the database's pgvector may leave a damaged index after VACUUM, or after an insert beside it: it is older than 0.8.4.

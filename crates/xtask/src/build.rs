@@ -19,7 +19,10 @@ pub const EXTENSION: &str = "lantern-index-extension";
 pub const EVERYTHING: [&str; 3] = ["--workspace", "--exclude", EXTENSION];
 
 /// The arguments for the programs that tests start. With a test among the targets, features are those of tests: nothing is compiled twice.
-pub const PROGRAMS: [&str; 6] = ["--workspace", "--exclude", EXTENSION, "--bins", "--test", "architecture"];
+pub const PROGRAMS: [&str; 6] = {
+    let [all, but, extension] = EVERYTHING;
+    [all, but, extension, "--bins", "--test", "architecture"]
+};
 
 /// The cargo that runs us, in the workspace, for a PostgreSQL if one is given.
 pub fn cargo(config: Option<&PgConfig>) -> Command {

@@ -3,7 +3,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use harness::{MINIMUM_PGVECTOR, PgConfig, Scratch, cores, pgvector_version};
+use harness::{MINIMUM_PGVECTOR, PgConfig, Scratch, cores, default_version, pgvector_version};
 
 use crate::other_apt::{Kind, OtherApt};
 use crate::system::System;
@@ -141,8 +141,7 @@ pub fn compile(config: &PgConfig, source: &Path) -> Result<()> {
     let source = scratch.path();
     let control =
         fs::read_to_string(source.join("vector.control")).context("the source package has no vector.control")?;
-    let version = control.lines().find_map(|line| line.strip_prefix("default_version = '")).unwrap_or("?");
-    let version = version.trim_end_matches('\'');
+    let version = default_version(&control).unwrap_or("?");
     if !is_new_enough(version) {
         bail!("the source package is of version {version}");
     }

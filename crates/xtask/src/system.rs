@@ -5,9 +5,10 @@ use std::env::consts::{ARCH, OS};
 use std::fs;
 
 use anyhow::{Result, bail};
+use harness::{MINIMUM_PGVECTOR, PgConfig};
 
 /// The PostgreSQL release of the commands.
-const RELEASE: u32 = 18;
+const RELEASE: u32 = *PgConfig::SUPPORTED.end();
 
 /// The system, as `/etc/os-release` describes it.
 #[derive(Debug)]
@@ -108,9 +109,10 @@ impl System {
                 ),
             ]
         } else {
+            let (oldest, (major, minor)) = (PgConfig::SUPPORTED.start(), MINIMUM_PGVECTOR);
             return format!(
-                "Install a PostgreSQL from 13 to {RELEASE} with its server's headers, pgvector 0.8 or newer for it, libclang, and a C and a \
-                 C++ compiler; PG_CONFIG names a pg_config that is not found."
+                "Install a PostgreSQL from {oldest} to {RELEASE} with its server's headers, pgvector {major}.{minor} or newer for it, \
+                 libclang, and a C and a C++ compiler; PG_CONFIG names a pg_config that is not found."
             );
         };
         format!("On {}:\n    {}\nThen try again.", self.name(), lines.join("\n    "))

@@ -135,7 +135,7 @@ fn releases<'a>(name: Option<&'a str>, pg: Option<u32>, native: &PgConfig) -> Re
 
 /// Unit tests, those of the harness as well.
 fn unit(config: &PgConfig) -> Result<Summary> {
-    let of_members = ["--workspace", "--exclude", build::EXTENSION, "--exclude", INTEGRATION];
+    let of_members = [&build::EVERYTHING[..], &["--exclude", INTEGRATION]].concat();
     let counts = test(config, &of_members, &[])? + test(config, &["-p", INTEGRATION, "--lib"], &[])?;
     Ok(Summary::new(config, counts))
 }
@@ -231,7 +231,7 @@ fn format() -> Result<()> {
 
 fn clippy(config: &PgConfig) -> Result<()> {
     let deny = ["--all-targets", "--", "-D", "warnings"];
-    loud(config, "clippy", &[&["--workspace", "--exclude", build::EXTENSION][..], &deny].concat())?;
+    loud(config, "clippy", &[&build::EVERYTHING[..], &deny].concat())?;
     let extension = build::extension_arguments(config.major);
     let extension: Vec<&str> = extension.iter().map(String::as_str).collect();
     loud(config, "clippy", &[&extension[..], &deny].concat())
