@@ -64,7 +64,8 @@ pub mod sizes {
 /// The program apart from its builds: 2 MiB of data, and the code that a build has executed, 10 to 12 MiB of a mapped file.
 const PROGRAM_BYTES: u64 = 14 << 20;
 
-/// A build's connection, and batches of rows and pages in transit.
+/// A build's connection, and pages in transit. Rows in transit do not add to the peak, which comes after the last row: until then they may
+/// use what is reserved for lists, candidates and threads.
 const PER_BUILD: u64 = 6 << 20;
 
 /// Bytes per thread for what does not grow with values or lists: indices and heaps of a leaf, and distances of the diversity rule.
