@@ -69,14 +69,16 @@ pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, B
     Ok(CheckNeed::new(spec, check))
 }
 
-/// The refusal of a check or of advice (`what`) that cannot join the queue.
+/// The refusal of a check, of advice, or of a build of unknown size (`what`) that cannot join the queue.
 pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
     let (Never { needed, limit }, whose, hint) = match no_place {
-        NoPlace::Never(never) => (never, "builder", "Use a builder with more memory, or raise its --memory-limit."),
-        NoPlace::BeyondClient(never) => (never, "client", LIMITS_HINT),
+        NoPlace::Never(never) => {
+            (never, "builder may use", "Use a builder with more memory, or raise its --memory-limit.")
+        }
+        NoPlace::BeyondClient(never) => (never, "client may have", LIMITS_HINT),
         NoPlace::Waiting(most) => return refuse_waiting(most),
     };
-    ErrorReport::new(SqlState::OUT_OF_MEMORY, format!("{what} needs more memory than this {whose} may use"))
+    ErrorReport::new(SqlState::OUT_OF_MEMORY, format!("{what} needs more memory than this {whose}"))
         .detail(format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)))
         .hint(hint)
         .refuse(0)

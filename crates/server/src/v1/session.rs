@@ -3,17 +3,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hnsw::BuildSpec;
-use protocol::Hello;
 use protocol::v1::{ACK, BuildOrder, RowDecoder, error_frame};
+use protocol::{Hello, Refuse};
 use service::report::Subject;
-use service::{Client, Queued, Refusal, Transport, refuse_waiting};
+use service::{Client, Queued, Refusal, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
 use super::receive::Receiver;
 use super::send::Sender;
 use super::{Lantern, answer};
-use crate::admission::{Need, Never, NoPlace, Place, Reservation, Waits};
+use crate::admission::{Need, Place, Reservation, Waits};
 use crate::hello;
 use crate::job::{Form, Job};
 use crate::lifecycle::{self, EndedBuild, LINGER, StartedBuild, overdue};
@@ -80,6 +80,10 @@ struct Begun {
 enum NotBegun {
     Refused(Refusal, String),
     Ended(SessionError),
+}
+
+fn refused(refuse: &Refuse) -> NotBegun {
+    NotBegun::Refused(Refusal::of(refuse.report.sqlstate), answer::of_report(&refuse.report))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
@@ -163,22 +167,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         // Lantern's clients send no usable number of rows.
         let (all, need) = (self.shared.threads(), |threads| Need::new(spec, threads));
         let entered = self.shared.admission.enter_with(all, need, |need| need.at_first(0), client);
-        let (place, need) = entered.map_err(|no_place| match no_place {
-            NoPlace::Never(Never { needed, limit }) | NoPlace::BeyondClient(Never { needed, limit }) => {
-                let text = format!("the build needs {needed} bytes of memory, the builder has {limit}");
-                NotBegun::Refused(Refusal::Memory, text)
-            }
-            NoPlace::Waiting(most) => NotBegun::Refused(Refusal::Queue, refuse_waiting(most).report.message),
-        })?;
+        let (place, need) = entered.map_err(|no_place| refused(&hello::refuse_other("build", no_place)))?;
         let reservation = Arc::new(self.queue(&place, queued).await?);
         let storage = self.shared.storage();
         let (form, reserved) = (Form::Nodes(lantern), reservation.clone());
         let started =
             Job::start(self.id, self.shared, spec.clone(), form, storage.clone(), need.threads(), reserved).await;
-        let job = started.map_err(|error| {
-            let report = hello::refuse_error(&error).report;
-            NotBegun::Refused(Refusal::of(report.sqlstate), answer::of_report(&report))
-        })?;
+        let job = started.map_err(|error| refused(&hello::refuse_error(&error)))?;
         let meter = Meter::new(need, storage, reservation.clone(), self.shared.max_rows(client));
         Ok(Begun { job, reservation, meter })
     }

@@ -99,6 +99,12 @@ fn the_limit_of_memory_in_a_ticket_holds() {
     let refuse = build.refused(hello(4));
     assert_eq!(refuse.report.sqlstate.as_str(), "53200", "{refuse:?}");
     assert!(refuse.report.hint.contains("--token-file"), "{refuse:?}");
+    let answer = lantern(&builder, &issue_limited(&keys, "mine", limits));
+    let text = String::from_utf8_lossy(&answer);
+    assert!(
+        text.contains("build needs more memory than this client may have") && text.contains("--token-file"),
+        "{text}"
+    );
 }
 
 #[test]
