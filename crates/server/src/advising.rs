@@ -7,12 +7,10 @@ use hnsw::{BuildSpec, Control, EngineKind, Phase, Pool};
 use pgvector::ValueType;
 use protocol::{Advice, Ask, Choice, MAX_ADVICE_QUERIES, Tuples};
 
-use crate::admission::{Reservation, SPARSE_VALUE};
+use crate::admission::{FIXED, Reservation, SPARSE_VALUE};
+use crate::job::millionths;
 use crate::meter::Bound;
 use crate::session_error::SessionError;
-
-/// Bytes for frames in flight, and the fixed needs of each request for advice.
-const FIXED: u64 = 12 << 20;
 
 /// The memory for advice on a sample.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +142,7 @@ impl Sample {
             ef_construction: choice.ef_construction,
             ef_search: choice.ef_search,
             reranked: choice.reranked,
-            recall_ppm: (choice.recall.clamp(0.0, 1.0) * 1e6).round() as u32,
+            recall_ppm: millionths(choice.recall),
             visited: choice.visited.round() as u64,
             index_bytes: choice.index_bytes,
             cached_bytes: choice.cached_bytes,

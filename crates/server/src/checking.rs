@@ -14,6 +14,8 @@ use protocol::{Check, Findings};
 use rayon::prelude::*;
 use service::Size;
 
+use crate::admission::FIXED;
+use crate::job::millionths;
 use crate::session_error::SessionError;
 
 /// Neighbors per search: recall@10, as in the database's own check.
@@ -30,8 +32,6 @@ const PARTS: u32 = 64;
 /// Bytes assumed for a sparse value: 16 entries. Less than for a build, for an upper bound: the shorter
 /// values are, the more elements fit on a page.
 const SHORT_SPARSE_VALUE: usize = 4 + 8 * 16;
-/// Bytes for frames in flight, and the fixed needs of each check.
-const FIXED: u64 = 12 << 20;
 /// The least bytes for elements: each `Vec` has room for a thousand, even if there are fewer.
 const KEPT_AT_LEAST: u64 = 4 << 20;
 
@@ -171,7 +171,7 @@ impl Received {
             let sample = Sample { spec, count: check.sample as usize, ef };
             let (sampled, recall) = pool.run(|| sample.recall(&pages, control))?;
             findings.sampled = sampled;
-            findings.recall_ppm = recall.map_or(u32::MAX, |recall| (recall * 1e6).round() as u32);
+            findings.recall_ppm = recall.map_or(u32::MAX, millionths);
         }
         Ok(findings)
     }

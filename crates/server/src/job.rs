@@ -282,11 +282,11 @@ impl Build {
             elements: report.elements,
             relinked: report.relinked,
             unreachable: report.unreachable,
-            self_recall_ppm: millionths(report.self_recall),
+            self_recall_ppm: millionths(report.self_recall.into()),
             build_ms: self.milliseconds(),
             blocks: sent.blocks,
             checksum: sent.checksum,
-            recall_ppm: Some(millionths(report.recall)),
+            recall_ppm: Some(millionths(report.recall.into())),
         }
     }
 }
@@ -314,8 +314,9 @@ fn mixed() -> SessionError {
     SessionError::Defect("rows and pages in one session".to_owned())
 }
 
-fn millionths(share: f32) -> u32 {
-    (f64::from(share.clamp(0.0, 1.0)) * 1e6).round() as u32
+/// A share as in messages.
+pub(crate) fn millionths(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * 1e6).round() as u32
 }
 
 /// Turns a panic, which is a defect of the engine or the session, into an error of this build alone.

@@ -8,6 +8,6 @@ mod threads;
 
 pub use limit::machine_for;
 pub(crate) use limit::{default_limit, free};
-pub(crate) use need::{Need, SPARSE_VALUE};
+pub(crate) use need::{FIXED, Need, SPARSE_VALUE};
 pub(crate) use queue::{Admission, Full, Never, NoPlace, Place, Waits};
 pub(crate) use reservation::Reservation;

@@ -19,6 +19,9 @@ const ROWS_UNKNOWN: u64 = 10_000;
 /// Bytes assumed for a sparse value before any has arrived: 64 entries.
 pub(crate) const SPARSE_VALUE: usize = 4 + 8 * 64;
 
+/// Bytes for frames in flight, and the other fixed needs of a check or of advice.
+pub(crate) const FIXED: u64 = 12 << 20;
+
 impl Need {
     pub(crate) fn new(spec: &BuildSpec, threads: u32) -> Self {
         let fixed = spec.value_type.value_len(spec.dims);
