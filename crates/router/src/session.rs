@@ -80,7 +80,7 @@ impl Session<'_> {
         }
         let mut queued = self.shared.activity.queue(subject);
         if let Err(refuse) = admitted {
-            queued.turn_away(&refuse);
+            queued.log_and_refuse(&refuse);
             return send_last(client, &BuilderMessage::Refuse(*refuse)).await;
         }
         self.shared.door.pending.settle(self.id);
@@ -139,7 +139,7 @@ impl Session<'_> {
         let message = redirect(&lease, &self.shared.config.builder_name, &self.here);
         let running = lease.begin(queued, Arc::new(Stages::new()));
         let Facts { name, place, .. } = lease.facts();
-        running.is_at(&format!("{name} ({}:{})", place.host(), place.port));
+        running.set_elsewhere(&format!("{name} ({}:{})", place.host(), place.port));
         // Register the ticket before the redirect, since the client may return at once.
         let away = self.shared.sent.register(&lease.ticket);
         self.shared.door.tasks.spawn(async move {
@@ -186,7 +186,7 @@ pub(crate) fn end_wait(queued: Queued, why: &NoBuilder) {
             };
             queued.refuse(reason, refuse.report.message.clone());
         }
-        NoBuilder::Builder(refuse) => queued.turn_away(refuse),
+        NoBuilder::Builder(refuse) => queued.log_and_refuse(refuse),
         NoBuilder::Shutdown => queued.refuse(Refusal::Draining, why.to_string()),
         why => {
             tracing::info!(%why, "client gets no builder");

@@ -145,7 +145,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
 
     /// Reports a refusal to the client, the log and the status page.
     async fn refuse(&mut self, queued: Queued, refuse: Box<Refuse>) {
-        queued.turn_away(&refuse);
+        queued.log_and_refuse(&refuse);
         self.tell(&BuilderMessage::Refuse(*refuse)).await;
     }
 

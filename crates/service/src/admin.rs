@@ -150,7 +150,7 @@ mod tests {
         queued.cancelled().await;
         let sent = activity.queue(Subject { build: "00000000000000aa".to_owned(), ..Subject::default() });
         let sent = sent.begin(0, || Stage { phase: Phase::Rows, done: 0, total: 0, spent: Default::default() });
-        sent.is_at("builder-1 (127.0.0.1:1)");
+        sent.set_elsewhere("builder-1 (127.0.0.1:1)");
         let answer = ask("POST /cancel/00000000000000aa").await;
         assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("sent to builder builder-1"), "{answer}");
         assert!(ask("POST /drain").await.starts_with("HTTP/1.1 200"));

@@ -34,7 +34,7 @@ impl Lease {
     pub(crate) fn begin(&self, queued: Queued, stages: Arc<Stages>) -> Running {
         let Facts { name, memory, .. } = self.facts();
         let running = queued.begin(*memory, move || stages.stage());
-        running.is_on(name);
+        running.set_builder(name);
         running
     }
 

@@ -266,12 +266,12 @@ impl Running {
     }
 
     /// Records which builder a router has granted.
-    pub fn is_on(&self, builder: &str) {
+    pub fn set_builder(&self, builder: &str) {
         self.build.builder.get_or_init(|| builder.to_owned());
     }
 
     /// Records that the client was redirected to `builder`, which alone can cancel the build.
-    pub fn is_at(&self, builder: &str) {
+    pub fn set_elsewhere(&self, builder: &str) {
         self.build.elsewhere.get_or_init(|| builder.to_owned());
     }
 

@@ -80,7 +80,7 @@ impl Queued {
     }
 
     /// Refuses the build for the reason of the client's refusal, and logs it unless errors of peers are throttled.
-    pub fn turn_away(self, refuse: &Refuse) {
+    pub fn log_and_refuse(self, refuse: &Refuse) {
         let ErrorReport { sqlstate, message, detail, .. } = &refuse.report;
         if let Some(held_back) = self.activity.peer_errors().pass() {
             tracing::warn!(%sqlstate, reason = message, detail, held_back, "build refused");

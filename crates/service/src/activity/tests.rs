@@ -52,7 +52,7 @@ fn a_build_shows_its_builder() {
     let running = begin(&activity(false));
     let shown = || running.activity.report().builds[0].builder.clone();
     assert_eq!(shown(), None, "a builder's own build");
-    running.is_on("builder-1");
+    running.set_builder("builder-1");
     assert_eq!(shown().as_deref(), Some("builder-1"));
 }
 
