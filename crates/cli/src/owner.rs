@@ -8,7 +8,7 @@ use clap::Args;
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use service::exchange;
-use service::report::Report;
+use service::report::{Report, is_build_id};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
@@ -74,9 +74,8 @@ pub fn builds(socket: &Socket) -> Result<(), Failure> {
 
 /// Cancels a build.
 pub fn cancel(arguments: &Cancel) -> Result<(), Failure> {
-    let is_id = !arguments.build.is_empty() && arguments.build.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let none = || anyhow!("there is no build {}", arguments.build);
-    if !is_id {
+    if !is_build_id(&arguments.build) {
         return Err(none().into());
     }
     ask(&arguments.socket, Method::POST, &format!("/cancel/{}", arguments.build))?.ok_or_else(none)?;

@@ -116,11 +116,16 @@ impl Subject {
     }
 }
 
+/// Whether a text may be the id of a build.
+#[must_use]
+pub fn is_build_id(text: &str) -> bool {
+    (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// The id of a build: the client's, or a new one if the client sends none or an invalid one.
 fn build_id(hello: &Hello) -> String {
-    let is_id = |text: &str| (8..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     // Without random numbers, only the session's number identifies the build.
-    if is_id(&hello.build_id) { hello.build_id.clone() } else { random::<8>().unwrap_or_default() }
+    if is_build_id(&hello.build_id) { hello.build_id.clone() } else { random::<8>().unwrap_or_default() }
 }
 
 /// A running build.
