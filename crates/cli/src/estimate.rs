@@ -10,8 +10,8 @@ use crate::count;
 use crate::failure::Failure;
 use crate::print;
 
-/// The most blocks of a relation (`MaxBlockNumber`).
-const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
+/// The most blocks of a relation, which are numbered from 0.
+const MAX_BLOCKS: u64 = pages::NO_BLOCK as u64;
 
 /// Prints the size and the needs of a build.
 pub fn run(arguments: &Estimate) -> Result<(), Failure> {
