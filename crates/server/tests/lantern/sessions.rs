@@ -46,14 +46,11 @@ fn two_lantern_builds_and_one_of_version_2_run_at_once() {
 
 #[test]
 fn the_idle_timeout_does_not_apply_to_lantern_clients() {
-    // The pause below is ten times this timeout, which does not apply to Lantern's clients.
+    // The pause below is ten times this timeout.
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(50));
     let table = table(100);
     let mut client = begun(&builder, &table);
-    table.send(&mut client).unwrap();
     thread::sleep(Duration::from_millis(500));
-    table.send(&mut client).unwrap_or_else(|failure| panic!("{failure:?}"));
-    let mut client = begun_after(&builder, client, &table);
     table.send(&mut client).unwrap();
     client.finish().unwrap().check();
 }
@@ -65,13 +62,6 @@ fn max_rows_time_ends_a_build_whose_rows_do_not_come() {
     let mut client = Client::open(connect(builder.address), table(100).init());
     client.acknowledged().unwrap();
     eventually("the build fails", || builder.builds("failed") == 1);
-}
-
-/// Leaves the build of `client` and begins another one.
-fn begun_after(builder: &Builder, client: Client<TcpStream>, table: &Table) -> Client<TcpStream> {
-    drop(client);
-    builder.settle();
-    begun(builder, table)
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::{Done, Phase};
 
@@ -154,11 +154,8 @@ fn samples_count_elements_of_the_graph_phase() {
     running.set_graph(&Done { elements: 100, ..Done::default() });
     running.end(Outcome::Succeeded, None);
     assert_eq!(activity.metrics().graph_elements(), 100, "the end counts what samples missed");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while activity.report().throughput.rows_per_second.is_empty() {
-        assert!(Instant::now() < deadline);
-        activity.sample();
-    }
+    let rates = activity.report().throughput.elements_per_second;
+    assert!(rates.iter().any(|&rate| rate > 0.0), "{rates:?}");
 }
 
 #[test]
