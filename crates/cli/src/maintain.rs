@@ -67,7 +67,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
                     steps.extend(done);
                     failed.extend(errors);
                 }
-                Ok(None) => unseen.push(format!("told to stop before the indexes of {} were examined", dsn.place())),
+                Ok(None) => unseen.push(format!("stopped before the indexes of {} were examined", dsn.place())),
                 Err(error) => failed.push(error.to_string()),
             }
         }
@@ -76,7 +76,7 @@ async fn all(arguments: &args::Maintain, dsns: &[Dsn]) -> Result<(), Failure> {
         () = work => {}
         // Keepalive does not find a server that hangs while its machine answers.
         () = abort.cancelled() => {
-            say("lantern-index: told to stop twice: a rebuild may go on in the server, or leave an invalid index for --drop-leftovers");
+            say("lantern-index: stopped by a second signal: a rebuild may go on in the server, or leave an invalid index for --drop-leftovers");
             return Err(Failure::Said(LEFT));
         }
     }

@@ -391,7 +391,7 @@ fn a_second_signal_ends_a_run_whose_sessions_are_silent() {
     .unwrap();
     let (code, said) = running.end();
     drop(silent);
-    assert!(code == 3 && said.contains("told to stop twice"), "{code} {said}");
+    assert!(code == 3 && said.contains("stopped by a second signal"), "{code} {said}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Reader<'_> {
         let known = SECTIONS.map(|section| format!("[{}]", section.name)).join(", ");
         let at = name.span().start;
         let Some(section) = Section::find(name.get_ref()) else {
-            return self.mistake(at, format!("\"{}\" is neither of the sections: {known}", name.get_ref()));
+            return self.mistake(at, format!("\"{}\" is none of the sections: {known}", name.get_ref()));
         };
         let Some(table) = value.get_ref().as_table() else {
             return self

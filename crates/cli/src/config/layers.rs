@@ -217,7 +217,7 @@ mod tests {
                     allow-plaintext-beyond-loopback = 'yes'\nhost = [1]\nlog-format = ''\n[wardrobe]\n";
         let found = mistakes(toml, "lantern-index serve --status-port none");
         let expected = [
-            "c.toml:1: \"prot\" is neither of the sections: [serve], [router]",
+            "c.toml:1: \"prot\" is none of the sections: [serve], [router]",
             "c.toml:3: port = \"99999\": 99999 is not in 0..=65535",
             "c.toml:4: engine = \"steam\": must be one of bulk, insertion, usearch",
             "c.toml:6: [serve] has no setting \"idle_timeout\"; did you mean idle-timeout?",
@@ -225,7 +225,7 @@ mod tests {
             "c.toml:8: allow-plaintext-beyond-loopback must be true or false, without quotes",
             "c.toml:9: host must be a text or a number, not array",
             "c.toml:10: log-format = \"\": is empty",
-            "c.toml:11: \"wardrobe\" is neither of the sections: [serve], [router]",
+            "c.toml:11: \"wardrobe\" is none of the sections: [serve], [router]",
             "command line: invalid value 'none' for '--status-port <PORT>': invalid digit found in string",
         ];
         assert_eq!(found, expected);
