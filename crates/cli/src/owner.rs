@@ -31,7 +31,7 @@ pub struct Socket {
 /// The build to cancel.
 #[derive(Debug, Args)]
 pub struct Cancel {
-    /// The build's number, as in `lantern-index builds`, the logs and the status page
+    /// The build's id, as in `lantern-index builds`, the logs and the status page
     pub build: String,
     #[command(flatten)]
     pub socket: Socket,
