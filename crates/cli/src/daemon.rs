@@ -39,7 +39,7 @@ pub struct Daemon {
     /// Port for status requests; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 8999)]
     pub status_port: u16,
-    /// Unix socket over which the owner lists and cancels builds and drains the daemon, with `lantern-index builds`, `cancel` and `drain`
+    /// Unix socket over which the operator lists and cancels builds and drains the daemon, with `lantern-index builds`, `cancel` and `drain`
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
     /// Show the names of databases, schemas and relations in status, besides types and sizes
@@ -160,7 +160,7 @@ pub fn keep_fresh(access: &Access, more: Vec<Arc<dyn Reload>>) -> io::Result<()>
     service::keep_fresh(parts)
 }
 
-/// Opens the owner's socket, if a path is set.
+/// Opens the operator's socket, if a path is set.
 pub fn admin(path: Option<&Path>, activity: Arc<Activity>) -> Result<Option<AdminSocket>, Failure> {
     path.map(|path| AdminSocket::start(path, activity)).transpose().map_err(Failure::usage)
 }

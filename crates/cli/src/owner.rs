@@ -1,4 +1,4 @@
-//! Commands of a daemon's owner, over its Unix socket.
+//! Commands of a daemon's operator, over its Unix socket.
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Commands of a daemon's owner.
+//! Commands of a daemon's operator.
 
 mod support;
 

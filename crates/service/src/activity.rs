@@ -131,7 +131,7 @@ impl Activity {
     pub fn drain(&self, drained: bool) {
         tracing::info!(
             "{}",
-            if drained { "the owner lets no build begin" } else { "the owner lets builds begin again" }
+            if drained { "the operator lets no build begin" } else { "the operator lets builds begin again" }
         );
         self.drained.store(drained, Ordering::Relaxed);
         self.show_readiness();
@@ -165,7 +165,7 @@ impl Activity {
             return Err(NotCancelled::Unknown(build.to_owned()));
         }
         tokens.iter().for_each(CancellationToken::cancel);
-        tracing::info!(build, "cancelled by the owner");
+        tracing::info!(build, "cancelled by the operator");
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Administration by the daemon's owner, over a Unix socket that only the daemon's account can open.
+//! Administration by the daemon's operator, over a Unix socket that only the daemon's account can open.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::Activity;
 use crate::activity::NotCancelled;
 use crate::report::Report;
 
-/// Why the owner's socket could not be created.
+/// Why the operator's socket could not be created.
 #[derive(Debug, Error)]
 pub enum AdminError {
     /// The system does not allow it.
@@ -33,7 +33,7 @@ pub enum AdminError {
     Occupied(PathBuf),
 }
 
-/// The socket of a daemon's owner; dropping this removes it.
+/// The socket of a daemon's operator; dropping this removes it.
 #[derive(Debug)]
 pub struct AdminSocket {
     path: PathBuf,
@@ -63,7 +63,7 @@ impl AdminSocket {
         fs::rename(&new, path).map_err(bind)?;
         tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router(activity)).await {
-                tracing::error!(%error, "the owner's socket is closed");
+                tracing::error!(%error, "the operator's socket is closed");
             }
         });
         Ok(Self { path: path.to_owned(), inode })

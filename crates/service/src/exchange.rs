@@ -1,4 +1,4 @@
-//! One HTTP request to a daemon, over its status port or its owner's socket.
+//! One HTTP request to a daemon, over its status port or its operator's socket.
 
 use std::io;
 

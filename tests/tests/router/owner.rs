@@ -1,4 +1,4 @@
-//! Commands of a router's owner, over its Unix socket.
+//! Commands of a router's operator, over its Unix socket.
 
 use std::net::TcpStream;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ impl Socket {
         self.0.path().join("admin.sock").display().to_string()
     }
 
-    /// Runs a command of the owner and returns its output.
+    /// Runs a command of the operator and returns its output.
     pub fn run(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(binary().unwrap());
         let output: Output = command.args(arguments).args(["--socket", &self.path()]).output().unwrap();

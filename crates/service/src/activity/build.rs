@@ -39,7 +39,7 @@ type ReadStage = Box<dyn Fn() -> Stage + Send + Sync>;
 /// A running build. Its session updates the counters, the status server reads them.
 pub(super) struct Build {
     pub(super) subject: Subject,
-    /// Cancelled when the daemon's owner cancels the build.
+    /// Cancelled when the daemon's operator cancels the build.
     pub(super) cancel: CancellationToken,
     /// For a router: the builder that has the build.
     builder: OnceLock<String>,
@@ -260,7 +260,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until the daemon's owner cancels the build.
+    /// Waits until the daemon's operator cancels the build.
     pub async fn cancelled(&self) {
         self.build.cancel.cancelled().await;
     }

@@ -16,7 +16,7 @@ pub(super) struct Waiting {
     since: Instant,
     position: AtomicU32,
     memory: AtomicU64,
-    /// Cancelled when the daemon's owner cancels the build.
+    /// Cancelled when the daemon's operator cancels the build.
     pub(super) cancel: CancellationToken,
 }
 
@@ -61,7 +61,7 @@ impl Queued {
         self.waiting.memory.store(memory, Ordering::Relaxed);
     }
 
-    /// Waits until the daemon's owner cancels the build.
+    /// Waits until the daemon's operator cancels the build.
     pub async fn cancelled(&self) {
         self.waiting.cancel.cancelled().await;
     }
