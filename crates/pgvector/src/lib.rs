@@ -15,5 +15,7 @@ pub use limits::{
 };
 pub use metric::Metric;
 pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};
-pub use sql::{HIDDEN_ROWS, SCHEMA, SqlColumn, has_class, has_other_types, hides_rows, rows_found, sample_size};
+pub use sql::{
+    HIDDEN_ROWS, SAMPLE_ROWS, SCHEMA, SqlColumn, has_class, has_other_types, hides_rows, rows_found, sample_size,
+};
 pub use value_type::ValueType;

@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use crate::{Metric, ValueType};
 
 /// The query for [`SqlColumn::schema`]: one value, or no row without pgvector. All names and operators are qualified with
@@ -39,6 +41,9 @@ pub const HIDDEN_ROWS: &str =
 
 /// The name given to the first column of a user's query. None of its other columns should have it.
 const QUERY: &str = "lantern_query";
+
+/// The range of the rows that a user may ask to sample for advice.
+pub const SAMPLE_ROWS: RangeInclusive<u64> = 1000..=10_000_000;
 
 /// The rows to sample for advice about `k` neighbors if the user asks for `wanted`: at least three times what advice
 /// needs, since a sample of blocks has the expected number of rows only on average, and not many more than the table's

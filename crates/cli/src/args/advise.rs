@@ -2,12 +2,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use pgvector::{MAX_EF_SEARCH, Metric, ValueType};
+use pgvector::{MAX_EF_SEARCH, Metric, SAMPLE_ROWS, ValueType};
 
 use crate::count;
-
-/// The range of --max-rows, as in the database.
-const MAX_ROWS: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
 
 #[derive(Debug, Args)]
 pub struct Advise {
@@ -65,7 +62,7 @@ fn target(text: &str) -> Result<f64, String> {
 }
 
 fn max_rows(text: &str) -> Result<u64, String> {
-    let (least, most) = (MAX_ROWS.start(), MAX_ROWS.end());
-    let in_range = |rows| MAX_ROWS.contains(&rows).then_some(rows);
+    let (least, most) = (SAMPLE_ROWS.start(), SAMPLE_ROWS.end());
+    let in_range = |rows| SAMPLE_ROWS.contains(&rows).then_some(rows);
     in_range(count::parse(text)?).ok_or_else(|| format!("must be between {least} and {most}"))
 }

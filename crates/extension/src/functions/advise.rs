@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgvector::{HIDDEN_ROWS, MAX_EF_SEARCH, has_other_types, hides_rows, sample_size};
+use pgvector::{HIDDEN_ROWS, MAX_EF_SEARCH, SAMPLE_ROWS, has_other_types, hides_rows, sample_size};
 use protocol::{Advice, Ask, BuilderMessage, Hello, MAX_ADVICE_QUERIES, capability};
 
 use super::choices::{self, Names};
@@ -21,9 +21,6 @@ use crate::rate_limit::RateLimit;
 use crate::scan;
 use crate::session::Session;
 use crate::settings::{self, Settings};
-
-/// Range of `max_rows`.
-const ROWS: std::ops::RangeInclusive<i32> = 1000..=10_000_000;
 
 raising_kept!(
     /// The function that SQL calls: it raises the errors of the caller's query unchanged.
@@ -90,7 +87,7 @@ struct Wanted {
     target_ppm: u32,
     k: u16,
     queries: Option<String>,
-    max_rows: u32,
+    max_rows: u64,
 }
 
 impl Wanted {
@@ -111,16 +108,16 @@ impl Wanted {
         if !(1..=i32::from(MAX_EF_SEARCH)).contains(&k) {
             return Err(wrong(format!("k must be between 1 and {MAX_EF_SEARCH}, not {k}")));
         }
-        if !ROWS.contains(&max_rows) {
-            let (least, most) = (ROWS.start(), ROWS.end());
+        let Some(rows) = u64::try_from(max_rows).ok().filter(|rows| SAMPLE_ROWS.contains(rows)) else {
+            let (least, most) = (SAMPLE_ROWS.start(), SAMPLE_ROWS.end());
             return Err(wrong(format!("max_rows must be between {least} and {most}, not {max_rows}")));
-        }
+        };
         Ok(Self {
             opclass: opclass.map(str::to_owned),
             target_ppm: (target * 1e6).round() as u32,
             k: k as u16,
             queries: queries.map(str::to_owned),
-            max_rows: max_rows as u32,
+            max_rows: rows,
         })
     }
 }
@@ -191,7 +188,7 @@ unsafe fn ask(
 ) -> Result<Advice, Failure> {
     let options = IndexOptions { external: true, ..IndexOptions::DEFAULT };
     let count = queries.rows();
-    let most = sample_size(wanted.max_rows.into(), wanted.k, rows);
+    let most = sample_size(wanted.max_rows, wanted.k, rows);
     let ask = Ask { queries: count as u32, table_rows: rows, k: wanted.k, target_ppm: wanted.target_ppm };
     let hello = build::hello(label, column, options, most + count);
     let own_type = if read_one(&has_other_types()) == Some(false) { capability::OWN_TYPE } else { 0 };
