@@ -10,6 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hnsw::Level;
 use pgvector::{DEFAULT_M, M_RANGE, MAX_SPARSEVEC_NNZ, ValueType};
+use service::Listening;
 
 pub use self::advise::Advise;
 pub use self::gen_cert::GenCert;
@@ -143,7 +144,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rows: u64,
     /// The most connections; beyond them the oldest one that has not sent a request is closed
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = Listening::default().max_connections, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The engine that builds graphs
     #[arg(long, value_enum, default_value_t = EngineName::Bulk)]
@@ -226,8 +227,8 @@ pub struct Estimate {
 
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Where the daemon answers status requests: a host, host:port or URL; the usual port is 8999
-    #[arg(default_value = "127.0.0.1:8999")]
+    /// Where the daemon answers status requests: a host, host:port or URL; without a port, at the daemons' default one
+    #[arg(default_value = "127.0.0.1")]
     pub url: String,
     /// Refresh every second, until interrupted
     #[arg(long)]

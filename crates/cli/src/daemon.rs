@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use service::{Access, Activity, AdminSocket, DaemonError, Listening, Reload, Shutdown, Tls, Tokens};
+use service::{
+    Access, Activity, AdminSocket, DEFAULT_PORT, DEFAULT_STATUS_PORT, DaemonError, Listening, Reload, Shutdown, Tls,
+    Tokens,
+};
 
 use crate::failure::Failure;
 use crate::period;
@@ -31,13 +34,13 @@ pub struct Daemon {
     #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
     /// Port for builds; 0 takes any free one
-    #[arg(long, default_value_t = 8998)]
+    #[arg(long, default_value_t = DEFAULT_PORT)]
     pub port: u16,
     /// Host name or address for status requests [default: the host]
     #[arg(long, value_name = "HOST")]
     pub status_host: Option<String>,
     /// Port for status requests; 0 takes any free one
-    #[arg(long, value_name = "PORT", default_value_t = 8999)]
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_STATUS_PORT)]
     pub status_port: u16,
     /// Unix socket over which the operator lists and cancels builds and drains the daemon, with `lantern-index builds`, `cancel` and `drain`
     #[arg(long, value_name = "PATH")]
@@ -66,7 +69,7 @@ pub struct Daemon {
     #[arg(long, value_name = "TIME", value_parser = period::parse)]
     pub max_build_time: Option<Duration>,
     /// Connections to accept per second; further ones wait
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = Listening::default().max_handshakes, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_handshakes: u32,
     /// Listen beyond loopback without encryption: the values of indexed rows cross the network in plaintext
     #[arg(long)]
@@ -96,7 +99,7 @@ impl Daemon {
             access: self.access()?,
             idle_timeout: self.idle_timeout,
             shutdown_delay: self.shutdown_delay.unwrap_or_default(),
-            max_connections: max_connections as usize,
+            max_connections,
             max_handshakes: self.max_handshakes,
             ..Listening::default()
         })

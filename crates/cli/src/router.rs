@@ -25,7 +25,7 @@ pub struct Router {
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
     /// The most connections; beyond them the oldest one that has not sent a request is closed
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = router::Config::MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The number of builders to keep running, idle or not
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -106,3 +106,19 @@ pub fn config(arguments: &Serve) -> Result<Config, Failure> {
         max_rows_time: arguments.max_rows_time,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use server::Config;
+
+    use super::config;
+    use crate::args::{Arguments, Command};
+
+    #[test]
+    fn times_have_the_defaults_of_the_library() {
+        let Command::Serve(serve) = Arguments::parse_from(["lantern-index", "serve"]).command else { panic!("serve") };
+        let times = |config: Config| (config.listening.idle_timeout, config.drain_timeout);
+        assert_eq!(config(&serve).ok().map(times), Some(times(Config::default())));
+    }
+}

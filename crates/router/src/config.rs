@@ -59,11 +59,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// The most concurrent connections by default: far more than of a builder, as many clients may wait.
+    pub const MAX_CONNECTIONS: u32 = 1024;
+
     /// The default settings, with builders from `source`, whose memory `need_of` and `machine_for` compute.
     #[must_use]
     pub fn new(source: Source, need_of: fn(&Hello) -> u64, machine_for: fn(u64) -> u64) -> Self {
         Self {
-            listening: Listening { max_connections: 1024, ..Listening::default() },
+            listening: Listening { max_connections: Self::MAX_CONNECTIONS, ..Listening::default() },
             builder_tls: None,
             builder_name: String::new(),
             mode: Mode::Relay,

@@ -132,7 +132,7 @@ impl Daemon {
     /// The acceptor of its connections.
     #[must_use]
     pub fn door(&self, listening: &Listening) -> Door {
-        let Listening { max_connections, max_handshakes, .. } = *listening;
+        let (max_connections, max_handshakes) = (listening.max_connections as usize, listening.max_handshakes);
         let (activity, tasks) = (self.activity.clone(), self.ending.tasks.clone());
         Door { max_connections, max_handshakes, pending: PendingConnections::default(), activity, tasks }
     }

@@ -49,6 +49,7 @@ pub use metrics::{Metrics, OpenConnection};
 pub use notify::notify_manager;
 pub use outcome::{Closed, Outcome, Readiness, Refusal, Role};
 pub use pending::PendingConnections;
+pub use protocol::{DEFAULT_PORT, DEFAULT_STATUS_PORT};
 pub use reload::{Reload, keep_fresh};
 pub use shutdown::Shutdown;
 pub use size::{Size, parse_size};

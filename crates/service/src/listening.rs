@@ -32,7 +32,7 @@ pub struct Listening {
     /// clients elsewhere.
     pub shutdown_delay: Duration,
     /// The most concurrent connections. Beyond it, the oldest pending connection is closed.
-    pub max_connections: usize,
+    pub max_connections: u32,
     /// Connections to accept per second; further ones wait in the listen backlog.
     pub max_handshakes: u32,
 }

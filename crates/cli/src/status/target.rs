@@ -2,9 +2,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow, bail};
 use hyper::Uri;
-
-/// The daemons' default port for status requests.
-const PORT: u16 = 8999;
+use service::DEFAULT_STATUS_PORT as PORT;
 
 /// Where a daemon answers status requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
