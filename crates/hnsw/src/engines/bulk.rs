@@ -186,7 +186,7 @@ impl Layers<'_> {
             if let Some(sample) = self.sample.as_ref().filter(|_| counted) {
                 partition_more(&partition, sample, random, pool)?;
             }
-            return Ok(Gathered { points, order, near, also: None, pivots, at_least: 0, mutual: true });
+            return Ok(Gathered { points, order, near, also: None, pivots, at_least: 0, inserted: false });
         };
         let near = Candidates::new(points.len(), plan.keep - plan.keep / 4);
         let by_distance = Candidates::new(points.len(), plan.keep / 4);
@@ -196,7 +196,7 @@ impl Layers<'_> {
         let partition = partition(euclidean, &by_distance, Some((space, &near)));
         let (order, pivots) = pool.run(|| partition.run(random))?;
         let also = Some(by_distance);
-        Ok(Gathered { points, order, near, also, pivots, at_least: 0, mutual: true })
+        Ok(Gathered { points, order, near, also, pivots, at_least: 0, inserted: false })
     }
 }
 

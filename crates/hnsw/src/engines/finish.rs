@@ -78,15 +78,15 @@ impl Completion<'_> {
     pub(crate) fn run(self, draft: Draft, gathered: Gathered, taken: TakenRows) -> Result<Finished, BuildError> {
         let Setup { spec, control, pool, store, .. } = self.setup;
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
-        let rounds = if gathered.mutual { 2 } else { 1 };
+        let inserted = gathered.inserted;
+        let rounds = if inserted { 1 } else { 2 };
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let near = gathered.near_order(&taken.duplicates);
-        let by_insertion = !gathered.mutual;
         let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
         // Links to missed elements would replace links across. Under inner product the nearest elements are the longest, so that a search
         // for a short element does not end near it.
         let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
-        if links_missed && !by_insertion && control.runs(Pass::MissedElements) {
+        if links_missed && !inserted && control.runs(Pass::MissedElements) {
             let random = Random::new(spec.seed).fork(MISSED_STREAM);
             pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
         }
@@ -123,18 +123,18 @@ impl Completion<'_> {
     /// and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
-        let (points, order, mendable) = (gathered.points.clone(), gathered.order.clone(), gathered.mutual);
+        let (points, order, inserted) = (gathered.points.clone(), gathered.order.clone(), gathered.inserted);
         select::fill(&mut draft, 0, gathered, self.space, pool, control)?;
         let searched = self.setup.searched();
         let guard = |sample| pool.run(|| Guard::new(searched, spec, &points, &draft, sample, control));
         let mut sample = guard(Sample::Small)?;
         let mut quality = pool.run(|| sample.quality(&draft, control))?;
-        if mendable && quality.may_lose() {
+        if !inserted && quality.may_lose() {
             sample = guard(Sample::Large)?;
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if !mendable || !control.runs(Pass::Remedies) {
+        if inserted || !control.runs(Pass::Remedies) {
             return Ok(measured);
         }
         if measured.quality.loses() {

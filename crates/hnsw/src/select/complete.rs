@@ -8,7 +8,7 @@ use graph::NO_NEIGHBOR;
 
 use super::round::{Choosing, Turn};
 use super::rule::{Rule, Selector};
-use super::{balance_in_degrees, link_out, mutual};
+use super::{balance_in_degrees, choose_again, link_out};
 use crate::candidates::Candidates;
 use crate::draft::Draft;
 use crate::space::Space;
@@ -26,8 +26,8 @@ pub(crate) struct Gathered {
     pub(crate) pivots: NearestPivots,
     /// A point with fewer candidates also gets its candidates' candidates.
     pub(crate) at_least: usize,
-    /// Whether reverse-edge selection follows ([`mutual`]).
-    pub(crate) mutual: bool,
+    /// Whether an engine inserted the elements, which has made reverse links: no reverse-edge pass, links out or remedies follow.
+    pub(crate) inserted: bool,
 }
 
 /// For each point, its nearest pivots, which are spread over all elements. Without links to them a search takes too many steps along a long
@@ -79,16 +79,20 @@ pub(crate) fn fill(
         memory::give_back();
         control.ran("memory given back");
     }
-    if gathered.mutual && control.runs(Pass::ReverseEdges) {
-        chosen = mutual::choose_again(&chosen, draft, layer, space, pool, control)?;
+    if !gathered.inserted && control.runs(Pass::ReverseEdges) {
+        chosen = choose_again(&chosen, draft, layer, space, pool, control)?;
     }
-    let mutual = gathered.mutual;
+    let inserted = gathered.inserted;
     pool.run(|| {
         let by_rule = chosen.place(draft, layer, control)?;
         if layer == 0 && control.runs(Pass::InDegree) {
             balance_in_degrees(draft, space, points, order, &by_rule, control)?;
         }
-        if mutual && control.runs(Pass::LinksOut) { link_out(draft, layer, space, choosing, control) } else { Ok(()) }
+        if !inserted && control.runs(Pass::LinksOut) {
+            link_out(draft, layer, space, choosing, control)
+        } else {
+            Ok(())
+        }
     })
 }
 
@@ -100,10 +104,10 @@ struct Scratch {
 }
 
 impl Gathered {
-    /// Candidates of an engine that inserts elements: without pivots, and without reverse-edge selection, since insertion has reverse links.
+    /// Candidates of an engine that inserts elements: without pivots.
     pub(crate) fn by_insertion(points: Vec<u32>, near: Candidates, at_least: usize) -> Self {
         let order = (0..points.len() as u32).collect();
-        Self { points, order, near, also: None, pivots: NearestPivots::default(), at_least, mutual: false }
+        Self { points, order, near, also: None, pivots: NearestPivots::default(), at_least, inserted: true }
     }
 
     /// All elements, near ones adjacent. Each of `duplicates`, `(duplicate, first element of the same value)`, follows that first element.
@@ -251,7 +255,7 @@ mod tests {
         let store = store(&values);
         let space = euclidean::<3>(&store);
         let lists = |layer: u8, control: &Control| {
-            let gathered = Gathered { mutual: true, ..gathered(COUNT, 16) };
+            let gathered = Gathered { inserted: false, ..gathered(COUNT, 16) };
             for at in 0..COUNT as u32 {
                 gathered
                     .near
