@@ -17,7 +17,7 @@ pub enum Pass {
     MorePartitions,
     /// An element's nearest pivots as candidates.
     PivotLinks,
-    /// Reverse-edge selection: each element selects again, among its neighbors and the elements that chose it (`select/mutual.rs`).
+    /// The reverse-edge pass: each element selects again, among its neighbors and the elements that chose it (`select/reverse_edges.rs`).
     ReverseEdges,
     /// More links to elements of low in-degree.
     InDegree,

@@ -110,7 +110,7 @@ impl<'a> Navigation<'a> {
             list.len()
         })?;
         if layer == 0 {
-            // Reverse-edge selection needs the memory, and reads only the layers above.
+            // The reverse-edge pass needs the memory, and reads only the layers above.
             draft.drop_layer0();
         }
         let again = choose_again(&chosen, draft, layer, space, pool, control)?;

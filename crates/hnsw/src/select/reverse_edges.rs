@@ -1,4 +1,5 @@
-//! Reverse-edge selection, the second round: each element selects again, among the neighbors it chose and the elements that chose it.
+//! The reverse-edge pass, the second round of selection: each element selects again, among the neighbors that it chose and the elements
+//! that chose it.
 //!
 //! Being a nearest neighbor is not mutual. If vectors differ in norm, or around a dense region, a few central elements are near all others
 //! but choose only each other: no path leads outwards. So each element also considers the elements that chose it, like insertion with its
