@@ -68,7 +68,7 @@ pub(crate) fn balance_in_degrees(
             }
         }
     }
-    control.ran("links spread");
+    control.ran("in-degrees");
     Ok(())
 }
 
