@@ -117,12 +117,22 @@ pub fn recall_of(
     queries: impl Iterator<Item = u32>,
     ef: usize,
 ) -> f64 {
+    recall_for(finished, elements, metric, queries.map(|query| finished.values.value(query)), ef)
+}
+
+/// [`recall_of`] for values that need not be in the graph.
+pub fn recall_for(
+    finished: &Finished,
+    elements: distance::Elements,
+    metric: Metric,
+    queries: impl Iterator<Item = impl AsRef<[u8]>>,
+    ef: usize,
+) -> f64 {
     let graph = &finished.graph;
     let kernel = distance::kernel(elements, metric).unwrap();
     let (mut hits, mut wanted) = (0, 0);
     for query in queries {
-        let value = finished.values.value(query);
-        let distance = |element: u32| kernel(value, finished.values.value(element));
+        let distance = |element: u32| kernel(query.as_ref(), finished.values.value(element));
         let mut exact: Vec<f32> = graph.elements().map(distance).collect();
         exact.sort_by(f32::total_cmp);
         let found = Searcher::default().search(graph, distance, |_| {}, ef);
