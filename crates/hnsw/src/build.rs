@@ -1,3 +1,5 @@
+//! The API of a build: parameters and rows in, a finished graph out.
+
 use std::sync::Arc;
 
 use distance::{Elements, Metric};

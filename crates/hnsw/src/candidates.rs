@@ -1,3 +1,5 @@
+//! For each point, a bounded list of the nearest distinct elements found for it.
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use distance::Candidate;
@@ -8,8 +10,6 @@ use crate::{BuildError, Control};
 /// Points whose candidates share a lock.
 const STRIPE: usize = 64;
 
-/// For each point, a bounded list of the nearest distinct elements found for it.
-///
 /// The result does not depend on the order or the threads in which candidates are added. If an element is added with several distances, the
 /// least counts.
 pub(crate) struct Candidates {

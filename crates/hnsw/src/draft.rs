@@ -1,3 +1,5 @@
+//! A graph while its lists are being completed.
+
 use std::ops::Range;
 
 use graph::{Graph, GraphError, GraphParts, HeapTids, NO_NEIGHBOR};
@@ -7,7 +9,6 @@ use crate::search::Links;
 use crate::tasks::Section;
 use crate::{BuildError, Control};
 
-/// A graph while its lists are being completed.
 pub(crate) struct Draft {
     m: usize,
     levels: Vec<u8>,

@@ -1,3 +1,5 @@
+//! Why does a build end without a graph?
+
 use std::path::PathBuf;
 
 use thiserror::Error;

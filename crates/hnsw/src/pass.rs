@@ -1,3 +1,5 @@
+//! The passes that a benchmark can leave out.
+
 /// A pass of the bulk engine that a benchmark can leave out, to measure its gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {

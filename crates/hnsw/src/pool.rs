@@ -1,3 +1,5 @@
+//! The threads on which builds do their CPU work.
+
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};

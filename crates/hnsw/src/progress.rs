@@ -1,3 +1,5 @@
+//! How far is a build, and has it been cancelled?
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-/// Repeatable random numbers (splitmix64): a build with the same seed and input gives the same graph.
+//! Repeatable random numbers (splitmix64): a build with the same seed and input gives the same graph.
+
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 

@@ -1,3 +1,5 @@
+//! The bulk engine: finds candidates for all elements at once instead of inserting elements.
+
 use distance::Metric;
 use graph::max_level;
 use rayon::prelude::*;
@@ -19,7 +21,6 @@ use crate::{BuildError, Engine, Finished, Pass, Phase, RowBatch};
 /// Differences in recall between two graphs of a sample are noise up to this.
 const NOISE: f32 = 0.004;
 
-/// The bulk engine: finds candidates for all elements at once instead of inserting elements.
 pub(crate) struct BulkEngine {
     intake: Intake,
     /// Whether insertion may build the graph instead, if a trial shows a higher recall.

@@ -1,3 +1,5 @@
+//! Turns the candidates of any engine into a finished graph.
+
 use distance::Metric;
 
 use super::insertion::insert_all;
@@ -55,7 +57,6 @@ const POOR_LISTS: f32 = 0.75;
 /// The fewest elements for which insertion is tried. With fewer, a trial costs about as much as insertion, and tells little.
 const INSERTION_FROM: usize = 8000;
 
-/// Turns the candidates of any engine into a finished graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Completion<'a> {
     pub(crate) setup: &'a Setup,

@@ -1,3 +1,5 @@
+//! Takes the rows of a build: the first step of every engine.
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,7 +25,6 @@ impl Setup {
     }
 }
 
-/// Takes the rows of a build: the first step of every engine.
 pub(crate) struct Intake {
     pub(crate) setup: Setup,
     rows: Rows,

@@ -1,3 +1,5 @@
+//! Numbers elements by heap TID, so that the order in which rows arrived does not matter.
+
 use graph::{HeapTid, HeapTids};
 use rayon::prelude::*;
 

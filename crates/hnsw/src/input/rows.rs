@@ -1,3 +1,5 @@
+//! Rows become elements: which rows share one?
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -27,7 +29,7 @@ fn values_per_task(values: &[&[u8]]) -> Option<usize> {
     (bytes >= ALONE).then(|| values.len().div_ceil(bytes / TASK))
 }
 
-/// Rows become elements: rows of byte-equal values share one, up to [`BuildSpec::rows_per_element`] each (pgvector's
+/// Rows of byte-equal values share an element, up to [`BuildSpec::rows_per_element`] each (pgvector's
 /// `HnswFindDuplicate`).
 ///
 /// The pool's threads check, hash and copy values; the calling thread alone looks for equal ones.

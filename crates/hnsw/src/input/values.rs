@@ -1,3 +1,5 @@
+//! The values of all elements, in chunks that never move.
+
 use std::sync::OnceLock;
 
 use graph::ElementValues;

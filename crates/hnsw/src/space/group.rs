@@ -1,3 +1,5 @@
+//! A group of points packed for tiles, with the terms that turn the sums of tiles into distances.
+
 use distance::{BLOCK, BitPanel, COLS, CodePanel, Elements, Metric, Nearest, Panel, ROWS, Tile, TileInput};
 
 use super::codes::{self, Codes};
@@ -17,7 +19,6 @@ enum Packed {
     Bits,
 }
 
-/// A group of points packed for tiles, with the terms that turn the sums of tiles into distances.
 #[derive(Default)]
 pub(crate) struct Group {
     panel: Panel,

@@ -1,10 +1,11 @@
+//! Vectors of equal width, one a row.
+
 use distance::{COLS, Elements, Panel, ROWS, Tile, TileInput};
 use rayon::prelude::*;
 
 use crate::{BuildError, Control};
 
-/// Vectors of equal width, one a row. Work on all rows runs on the threads of the pool it is called from, with the
-/// same result for any number of threads.
+/// Work on all rows runs on the threads of the pool it is called from, with the same result for any number of threads.
 pub(crate) struct Matrix {
     pub(crate) width: usize,
     pub(crate) values: Vec<f32>,

@@ -1,3 +1,5 @@
+//! The engine `insertion`: takes all rows, then inserts their elements.
+
 use rayon::prelude::*;
 
 use super::Insertion;
@@ -15,7 +17,6 @@ use crate::{BuildError, Engine, Finished, Phase, RowBatch};
 /// The random stream of the order of insertion; the layers use lower numbers.
 const SHUFFLE: u64 = 1 << 33;
 
-/// Takes all rows, then inserts their elements.
 pub(crate) struct InsertionEngine(Intake);
 
 impl InsertionEngine {
