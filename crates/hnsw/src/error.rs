@@ -32,16 +32,19 @@ pub enum BuildError {
         /// The most it may be.
         max: u64,
     },
-    /// A value's length does not match its type and dimensions, or a batch has too many or too few bytes.
+    /// A value's length does not match its type and dimensions, or a batch has too few bytes.
     #[error("row {row} has a value of {found} bytes, {expected} expected")]
     ValueLength {
         /// The row, counted from 0 over the whole build.
         row: u64,
         /// The value's length in bytes, or the bytes left in the batch.
         found: usize,
-        /// The length in bytes that type and dimensions require; 0 if bytes are left after the last value.
+        /// The length in bytes that type and dimensions require.
         expected: usize,
     },
+    /// A batch has more bytes than its rows' values.
+    #[error("{0} bytes follow the last value of a batch of rows")]
+    TrailingBytes(usize),
     /// A value that pgvector itself would reject.
     #[error("row {row} has a value that is {problem}")]
     Value {

@@ -199,9 +199,10 @@ fn build_sqlstate(error: &BuildError) -> SqlState {
         BuildError::Cancelled => SqlState::QUERY_CANCELED,
         BuildError::Unsupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
         BuildError::Parameter { .. } => SqlState::INVALID_PARAMETER,
-        BuildError::ValueLength { .. } | BuildError::Value { .. } | BuildError::HeapTid { .. } => {
-            SqlState::DATA_EXCEPTION
-        }
+        BuildError::ValueLength { .. }
+        | BuildError::TrailingBytes(_)
+        | BuildError::Value { .. }
+        | BuildError::HeapTid { .. } => SqlState::DATA_EXCEPTION,
         BuildError::TooManyElements(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
         BuildError::Memory(_) => SqlState::OUT_OF_MEMORY,
         BuildError::SpoolFull(_) => SqlState::DISK_FULL,

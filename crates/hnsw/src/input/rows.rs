@@ -137,20 +137,19 @@ impl Rows {
         for batch in batches {
             let mut rest = batch.values;
             for at in 0..batch.tids.len() {
-                let len = match self.value_len {
-                    Some(len) => len,
-                    None => batch.lengths.get(at).map_or(usize::MAX, |&len| len as usize),
+                let row = (first + values.len()) as u64;
+                let sent = || batch.lengths.get(at).map(|&len| len as usize);
+                let Some(len) = self.value_len.or_else(sent) else {
+                    return Err(BuildError::Value { row, problem: "sent without its length" });
                 };
                 let Some((value, after)) = rest.split_at_checked(len) else {
-                    let row = (first + values.len()) as u64;
                     return Err(BuildError::ValueLength { row, found: rest.len(), expected: len });
                 };
                 values.push(value);
                 rest = after;
             }
             if !rest.is_empty() {
-                let row = (first + values.len()) as u64;
-                return Err(BuildError::ValueLength { row, found: rest.len(), expected: 0 });
+                return Err(BuildError::TrailingBytes(rest.len()));
             }
         }
         Ok((tids, values))
@@ -429,7 +428,7 @@ mod tests {
             rows.take(&[RowBatch { tids: &tids, values, lengths }], |_, _| Ok(())).unwrap_err()
         };
         assert!(matches!(take(&[0; 4], &[5]), BuildError::ValueLength { found: 4, expected: 5, .. }));
-        assert!(matches!(take(&[0; 4], &[]), BuildError::ValueLength { .. }));
-        assert!(matches!(take(&[0; 5], &[4]), BuildError::ValueLength { found: 1, expected: 0, .. }));
+        assert_eq!(take(&[0; 4], &[]).to_string(), "row 0 has a value that is sent without its length");
+        assert_eq!(take(&[0; 5], &[4]).to_string(), "1 bytes follow the last value of a batch of rows");
     }
 }
