@@ -1,6 +1,6 @@
 use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 
-use crate::format::{put, read_u16, read_u32};
+use crate::format::{ELEMENT_DATUM, put, read_u16, read_u32};
 use crate::{IndexMeta, PageError, Tid};
 
 /// The length in bytes that a value must have: given by type and dimensions or, for a sparsevec, by its own count of entries.
@@ -50,28 +50,29 @@ impl<'a> Datum<'a> {
     /// bits, order of sparse indices. `tid` is the tuple for error messages.
     ///
     /// # Errors
-    /// [`PageError::Datum`] names the first field that is wrong.
+    /// [`PageError::Datum`] or [`PageError::DatumLimit`] names the first field that is wrong; [`PageError::TupleLen`] if bytes are missing.
     pub fn parse(value_type: ValueType, dims: u32, tid: Tid, bytes: &'a [u8]) -> Result<Self, PageError> {
         let check = |field, found: u32, expected: usize| {
             let (found, expected) = (i64::from(found), expected as i64);
             if found == expected { Ok(()) } else { Err(PageError::Datum { tid, field, found, expected }) }
         };
-        if dims > value_type.max_dims() {
-            check("dimensions", dims, value_type.max_dims() as usize)?;
-        }
+        let at_most = |field, found: u32, limit: u32| {
+            let (found, limit) = (i64::from(found), i64::from(limit));
+            if found <= limit { Ok(()) } else { Err(PageError::DatumLimit { tid, field, found, bound: "most", limit }) }
+        };
+        let long_enough = |len| {
+            let (found, expected) = (ELEMENT_DATUM + bytes.len(), ELEMENT_DATUM + len);
+            if found >= expected { Ok(()) } else { Err(PageError::TupleLen { tid, found, expected }) }
+        };
+        at_most("dimensions", dims, value_type.max_dims())?;
         let head = datum_len(value_type, if value_type == ValueType::SparseVec { 4 } else { 0 });
-        if bytes.len() < head {
-            return Err(PageError::Datum { tid, field: "room", found: bytes.len() as i64, expected: head as i64 });
-        }
-        let nnz = if value_type == ValueType::SparseVec { read_u32(bytes, 8) as usize } else { 0 };
-        if nnz > MAX_SPARSEVEC_NNZ {
-            return Err(PageError::Datum { tid, field: "nnz", found: nnz as i64, expected: MAX_SPARSEVEC_NNZ as i64 });
-        }
+        long_enough(head)?;
+        let nnz = if value_type == ValueType::SparseVec { read_u32(bytes, 8) } else { 0 };
+        at_most("nnz", nnz, MAX_SPARSEVEC_NNZ as u32)?;
+        let nnz = nnz as usize;
         let len = datum_len(value_type, value_type.value_len(dims).unwrap_or(4 + 8 * nnz));
         check("varlena header", read_u32(bytes, 0), len << 2)?;
-        if bytes.len() < len {
-            return Err(PageError::Datum { tid, field: "room", found: bytes.len() as i64, expected: len as i64 });
-        }
+        long_enough(len)?;
         match value_type {
             ValueType::Vector | ValueType::HalfVec => {
                 check("dimensions", read_u16(bytes, 4).into(), dims as usize)?;
@@ -95,13 +96,13 @@ impl<'a> Datum<'a> {
 
 /// Checks that indices ascend and lie within the dimensions.
 fn check_indices(tid: Tid, dims: u32, indices: &[u8]) -> Result<(), PageError> {
-    let mut least = 0;
-    for index in indices.chunks_exact(4).map(|index| read_u32(index, 0)) {
-        if index < least || index >= dims {
-            let (found, expected) = (i64::from(index.cast_signed()), least.into());
-            return Err(PageError::Datum { tid, field: "index", found, expected });
+    let (mut least, most) = (0, i64::from(dims) - 1);
+    for found in indices.chunks_exact(4).map(|index| i64::from(read_u32(index, 0).cast_signed())) {
+        if !(least..=most).contains(&found) {
+            let (bound, limit) = if found < least { ("least", least) } else { ("most", most) };
+            return Err(PageError::DatumLimit { tid, field: "index", found, bound, limit });
         }
-        least = index + 1;
+        least = found + 1;
     }
     Ok(())
 }
@@ -140,10 +141,16 @@ mod tests {
         };
         let bits = [0x28, 0, 0, 0, 9, 0, 0, 0, 0xFF, 0x81];
         assert_eq!(bad(ValueType::Bit, 9, &bits), "(1,1): value with pad bits 1, expected 0");
-        assert!(bad(ValueType::Bit, 9, &bits[..9]).contains("room"));
-        assert!(bad(ValueType::Vector, 3, &[0; 3]).contains("room"));
-        assert!(bad(ValueType::SparseVec, 9, &[255; 24]).contains("nnz"));
-        let sparse = [0x60, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 9, 9, 9, 9];
-        assert_eq!(bad(ValueType::SparseVec, 5, &sparse), "(1,1): value with index 5, expected 0");
+        assert_eq!(bad(ValueType::Bit, 9, &bits[..9]), "(1,1): tuple of 81 bytes, 82 needed");
+        assert_eq!(bad(ValueType::Vector, 3, &[0; 3]), "(1,1): tuple of 75 bytes, 80 needed");
+        assert_eq!(bad(ValueType::SparseVec, 9, &[255; 24]), "(1,1): value with nnz 4294967295, must be at most 1000");
+        assert_eq!(bad(ValueType::Vector, 2001, &[0; 8]), "(1,1): value with dimensions 2001, must be at most 2000");
+        let sparse = |indices: [u8; 2]| {
+            let [a, b] = indices;
+            let head = [0x80, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+            bad(ValueType::SparseVec, 5, &[&head[..], &[a, 0, 0, 0, b, 0, 0, 0], &[9; 8]].concat())
+        };
+        assert_eq!(sparse([3, 5]), "(1,1): value with index 5, must be at most 4");
+        assert_eq!(sparse([3, 3]), "(1,1): value with index 3, must be at least 4");
     }
 }

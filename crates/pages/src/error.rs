@@ -142,4 +142,18 @@ pub enum PageError {
         /// The value expected.
         expected: i64,
     },
+    /// A number in a value is outside its limits.
+    #[error("{tid}: value with {field} {found}, must be at {bound} {limit}")]
+    DatumLimit {
+        /// The element tuple.
+        tid: Tid,
+        /// The field of the datum.
+        field: &'static str,
+        /// Its value.
+        found: i64,
+        /// `least` or `most`.
+        bound: &'static str,
+        /// The least or most it may be.
+        limit: i64,
+    },
 }
