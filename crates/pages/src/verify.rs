@@ -38,10 +38,10 @@ pub fn verify(source: &mut dyn PageSource, value_type: Option<ValueType>) -> Rep
     })
 }
 
-/// The most memory in bytes that [`verify`] needs; vectors grow by a quarter, so up to a fifth of them is unused.
+/// The most memory in bytes that [`verify`] needs, besides some KiB; vectors grow by a quarter, so up to a fifth of them is unused.
 #[must_use]
 pub fn verify_bytes(elements: u64, rows: u64, blocks: u32) -> u64 {
-    elements.saturating_mul(35).saturating_add(rows.saturating_mul(10)).saturating_add(u64::from(blocks) * 12)
+    elements.saturating_mul(35).saturating_add(rows.saturating_mul(10)).saturating_add(u64::from(blocks) * 16)
 }
 
 /// [`verify`] with at most `memory` bytes.
@@ -132,5 +132,25 @@ impl Scanned {
             reach.add(&links, &mut report);
         }
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgvector::ValueType;
+
+    use super::{Index, Memory, verify_bytes};
+    use crate::{IndexMeta, MetaPage};
+
+    #[test]
+    fn estimated_memory_has_room_for_the_growth_of_blocks() {
+        let meta = IndexMeta { value_type: ValueType::Vector, dims: 3, m: 16, ef_construction: 64 };
+        let mut index = Index::new(MetaPage::new(&meta, None, 1));
+        // The last block makes the vectors grow from 8,000 to 10,000.
+        let blocks = 8001;
+        let mut memory = Memory::new(verify_bytes(0, 0, blocks));
+        for block in 0..blocks {
+            index.start_block(block, block + 1, &mut memory).unwrap();
+        }
     }
 }
