@@ -51,6 +51,7 @@ fn check_sparse(spec: &BuildSpec, row: u64, value: &[u8]) -> Result<(), BuildErr
     let count = u32::from_le_bytes(*head) as usize;
     let fail = |problem| Err(BuildError::Value { row, problem });
     if count > MAX_SPARSEVEC_NNZ {
+        const { assert!(MAX_SPARSEVEC_NNZ == 1000) };
         return fail("sparse with more than 1000 non-zero elements");
     }
     if rest.len() != 8 * count {
