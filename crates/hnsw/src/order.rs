@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use graph::{ElementValues, Graph};
-use pgvector::PAGE_SPACE;
+use pgvector::{ELEMENT_DATUM, LINE_POINTER_LEN, PAGE_SPACE};
 use rayon::prelude::*;
 
 use crate::{BuildError, Control};
@@ -20,8 +20,8 @@ const FRONT: usize = 1 << 13;
 /// Elements that a front takes in a round, rounded up to whole pages: enough that the cost of starting a round does not matter.
 const ROUND: usize = 128;
 
-/// Bytes of an element besides its value: pgvector's `HnswElementTupleData`, the value's header and the line pointer.
-const ELEMENT_HEAD: usize = 72 + 8 + 4;
+/// Bytes of an element besides its value, which has a header of 8.
+const ELEMENT_HEAD: usize = ELEMENT_DATUM + 8 + LINE_POINTER_LEN;
 
 /// About how many elements fit on a page.
 pub(crate) fn elements_per_page(graph: &Graph, values: &dyn ElementValues) -> usize {

@@ -1,5 +1,7 @@
 use pgvector::PAGE_SPECIAL_LEN;
-pub(crate) use pgvector::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, TID_LEN};
+pub(crate) use pgvector::{
+    ELEMENT_DATUM, LINE_POINTER_LEN, MAX_SLOTS, NEIGHBOR_TIDS, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, TID_LEN,
+};
 
 /// The bytes of one page.
 pub type PageBytes = [u8; PAGE_SIZE];
@@ -24,12 +26,9 @@ pub(crate) const META_LOWER: usize = PAGE_HEADER_LEN + 28;
 
 pub(crate) const ELEMENT_TYPE: u8 = 1;
 pub(crate) const NEIGHBOR_TYPE: u8 = 2;
-/// Offsets in an element tuple.
+/// Offsets in an element tuple, besides [`ELEMENT_DATUM`].
 pub(crate) const ELEMENT_HEAP_TIDS: usize = 4;
 pub(crate) const ELEMENT_NEIGHBOR_TID: usize = 64;
-pub(crate) const ELEMENT_DATUM: usize = 72;
-/// Offset of the first TID in a neighbor tuple.
-pub(crate) const NEIGHBOR_TIDS: usize = 4;
 
 /// The version byte of the tuples that this crate writes, in elements and neighbors alike.
 ///
@@ -41,9 +40,6 @@ pub(crate) const TUPLE_VERSION: u8 = 0;
 const MIN_ELEMENT_LEN: usize = max_align(ELEMENT_DATUM + 9);
 /// The most element tuples on a page.
 pub(crate) const MAX_ELEMENTS_PER_PAGE: usize = PAGE_SPACE / (MIN_ELEMENT_LEN + LINE_POINTER_LEN);
-
-/// The most slots of a neighbor tuple.
-pub(crate) const MAX_SLOTS: usize = (PAGE_SPACE - LINE_POINTER_LEN - NEIGHBOR_TIDS) / TID_LEN;
 
 /// Tuples begin and end at multiples of this: PostgreSQL's `MAXALIGN`.
 pub(crate) const ALIGN: usize = 8;

@@ -14,7 +14,10 @@ pub use limits::{
     MAX_SPARSEVEC_NNZ, MAX_TABLE_DIMS, max_level, min_ef_construction,
 };
 pub use metric::Metric;
-pub use page::{LINE_POINTER_LEN, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE, PAGE_SPECIAL_LEN, TID_LEN};
+pub use page::{
+    ELEMENT_DATUM, LINE_POINTER_LEN, MAX_SLOTS, NEIGHBOR_TIDS, PAGE_HEADER_LEN, PAGE_SIZE, PAGE_SPACE,
+    PAGE_SPECIAL_LEN, TID_LEN,
+};
 pub use sql::{
     HIDDEN_ROWS, SAMPLE_ROWS, SCHEMA, SqlColumn, has_class, has_other_types, hides_rows, rows_found, sample_size,
 };

@@ -1,6 +1,6 @@
 use std::ops::RangeInclusive;
 
-use crate::{LINE_POINTER_LEN, PAGE_SPACE, TID_LEN};
+use crate::MAX_SLOTS;
 
 /// The range of `m`.
 pub const M_RANGE: RangeInclusive<u16> = 2..=100;
@@ -37,10 +37,7 @@ pub fn min_ef_construction(m: u16) -> u16 {
 /// pgvector's `HnswGetMaxLevel`, with its cap of 63 since 0.8.6.
 #[must_use]
 pub fn max_level(m: u16) -> u8 {
-    /// Bytes of a neighbor tuple before its slots.
-    const HEAD: usize = 4;
-    const SLOTS_PER_PAGE: usize = (PAGE_SPACE - LINE_POINTER_LEN - HEAD) / TID_LEN;
-    let fitting = (SLOTS_PER_PAGE / usize::from(m.max(1))).saturating_sub(2);
+    let fitting = (MAX_SLOTS / usize::from(m.max(1))).saturating_sub(2);
     u8::try_from(fitting.min(63)).unwrap_or(63)
 }
 

@@ -10,6 +10,12 @@ pub const PAGE_SPECIAL_LEN: usize = 8;
 pub const PAGE_SPACE: usize = PAGE_SIZE - PAGE_HEADER_LEN - PAGE_SPECIAL_LEN;
 /// A TID in bytes: block and offset, of a row or of a tuple of the index.
 pub const TID_LEN: usize = 6;
+/// Offset of the value in an element tuple: pgvector's `HnswElementTupleData`.
+pub const ELEMENT_DATUM: usize = 72;
+/// Offset of the first TID in a neighbor tuple.
+pub const NEIGHBOR_TIDS: usize = 4;
+/// The most slots of a neighbor tuple.
+pub const MAX_SLOTS: usize = (PAGE_SPACE - LINE_POINTER_LEN - NEIGHBOR_TIDS) / TID_LEN;
 
 #[cfg(test)]
 mod tests {
