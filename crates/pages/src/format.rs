@@ -21,8 +21,18 @@ pub(crate) const PAGE_ID: u16 = 0xFF90;
 
 pub(crate) const META_MAGIC: u32 = 0xA953_A953;
 pub(crate) const META_VERSION: u32 = 1;
+/// Offsets of the fields of the meta page.
+pub(crate) const META_MAGIC_AT: usize = PAGE_HEADER_LEN;
+pub(crate) const META_VERSION_AT: usize = META_MAGIC_AT + 4;
+pub(crate) const META_DIMS: usize = META_VERSION_AT + 4;
+pub(crate) const META_M: usize = META_DIMS + 4;
+pub(crate) const META_EF_CONSTRUCTION: usize = META_M + 2;
+pub(crate) const META_ENTRY_BLOCK: usize = META_EF_CONSTRUCTION + 2;
+pub(crate) const META_ENTRY_OFFSET: usize = META_ENTRY_BLOCK + 4;
+pub(crate) const META_ENTRY_LEVEL: usize = META_ENTRY_OFFSET + 2;
+pub(crate) const META_INSERT_PAGE: usize = META_ENTRY_LEVEL + 2;
 /// `pd_lower` of the meta page must be behind its fields, or full-page images in WAL leave them out.
-pub(crate) const META_LOWER: usize = PAGE_HEADER_LEN + 28;
+pub(crate) const META_LOWER: usize = META_INSERT_PAGE + 4;
 
 pub(crate) const ELEMENT_TYPE: u8 = 1;
 pub(crate) const NEIGHBOR_TYPE: u8 = 2;

@@ -2,7 +2,10 @@ use std::ops::RangeInclusive;
 
 use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, ValueType};
 
-use crate::format::{META_LOWER, META_MAGIC, META_VERSION, PAGE_HEADER_LEN, SPECIAL, put, read_u16, read_u32};
+use crate::format::{
+    META_DIMS, META_EF_CONSTRUCTION, META_ENTRY_BLOCK, META_ENTRY_LEVEL, META_ENTRY_OFFSET, META_INSERT_PAGE,
+    META_LOWER, META_M, META_MAGIC, META_MAGIC_AT, META_VERSION, META_VERSION_AT, SPECIAL, put, read_u16, read_u32,
+};
 use crate::page::Page;
 use crate::{MetaError, NO_BLOCK, PageBytes, PageError, Tid, compose};
 
@@ -83,14 +86,14 @@ impl MetaPage {
     pub fn parse(page: &Page<'_>) -> Result<Self, PageError> {
         let bytes = page.bytes();
         let meta = Self {
-            magic: read_u32(bytes, PAGE_HEADER_LEN),
-            version: read_u32(bytes, 28),
-            dims: read_u32(bytes, 32),
-            m: read_u16(bytes, 36),
-            ef_construction: read_u16(bytes, 38),
-            entry: Tid::new(read_u32(bytes, 40), read_u16(bytes, 44)),
-            entry_level: read_u16(bytes, 46).cast_signed(),
-            insert_page: read_u32(bytes, 48),
+            magic: read_u32(bytes, META_MAGIC_AT),
+            version: read_u32(bytes, META_VERSION_AT),
+            dims: read_u32(bytes, META_DIMS),
+            m: read_u16(bytes, META_M),
+            ef_construction: read_u16(bytes, META_EF_CONSTRUCTION),
+            entry: Tid::new(read_u32(bytes, META_ENTRY_BLOCK), read_u16(bytes, META_ENTRY_OFFSET)),
+            entry_level: read_u16(bytes, META_ENTRY_LEVEL).cast_signed(),
+            insert_page: read_u32(bytes, META_INSERT_PAGE),
         };
         if meta.magic != META_MAGIC {
             let block = page.block();
@@ -102,15 +105,15 @@ impl MetaPage {
     /// Fills `page` with block 0.
     pub fn write(&self, page: &mut PageBytes) {
         page.fill(0);
-        put(page, PAGE_HEADER_LEN, &self.magic.to_le_bytes());
-        put(page, 28, &self.version.to_le_bytes());
-        put(page, 32, &self.dims.to_le_bytes());
-        put(page, 36, &self.m.to_le_bytes());
-        put(page, 38, &self.ef_construction.to_le_bytes());
-        put(page, 40, &self.entry.block.to_le_bytes());
-        put(page, 44, &self.entry.offset.to_le_bytes());
-        put(page, 46, &self.entry_level.to_le_bytes());
-        put(page, 48, &self.insert_page.to_le_bytes());
+        put(page, META_MAGIC_AT, &self.magic.to_le_bytes());
+        put(page, META_VERSION_AT, &self.version.to_le_bytes());
+        put(page, META_DIMS, &self.dims.to_le_bytes());
+        put(page, META_M, &self.m.to_le_bytes());
+        put(page, META_EF_CONSTRUCTION, &self.ef_construction.to_le_bytes());
+        put(page, META_ENTRY_BLOCK, &self.entry.block.to_le_bytes());
+        put(page, META_ENTRY_OFFSET, &self.entry.offset.to_le_bytes());
+        put(page, META_ENTRY_LEVEL, &self.entry_level.to_le_bytes());
+        put(page, META_INSERT_PAGE, &self.insert_page.to_le_bytes());
         compose::frame(page, META_LOWER, SPECIAL, NO_BLOCK);
     }
 }
