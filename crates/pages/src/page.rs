@@ -226,11 +226,10 @@ mod tests {
         let mut bytes = page();
         let upper = 6144u16;
         bytes[14..16].copy_from_slice(&upper.to_le_bytes());
-        let mut state = 1u32;
+        let mut random = fastrand::Rng::with_seed(1);
         let mut tuple = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let start = u32::from(upper) + (state >> 8) % 250 * 8;
-            (start, ((state >> 20) % 90 * 8 + 8).min(8184 - start))
+            let start = u32::from(upper) + random.u32(..250) * 8;
+            (start, (random.u32(1..=90) * 8).min(8184 - start))
         };
         let mut overlaps = 0;
         for _ in 0..3000 {

@@ -338,14 +338,9 @@ mod tests {
 
     #[test]
     fn every_level_has_the_same_codes() {
-        let mut state = 3u32;
+        let mut random = fastrand::Rng::with_seed(3);
         for dims in 0..130 {
-            let vector: Vec<f32> = (0..dims)
-                .map(|_| {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-                })
-                .collect();
+            let vector: Vec<f32> = (0..dims).map(|_| 2.0 * random.f32() - 1.0).collect();
             let at = |level: Level| {
                 let mut codes = vec![1; dims];
                 let factor = encoder(level)(&vector, &mut codes);
