@@ -40,7 +40,7 @@ fn lantern_index_ping() -> TableIterator<
         settings.tls.is_some_and(|tls| tls.root_cert.is_some()),
         printable(&pong.builder_version),
         pong.protocol.into(),
-        latency.as_secs_f64() * 1e3,
+        latency.as_nanos() as f64 / 1e6,
         memory_free,
     ))
 }
