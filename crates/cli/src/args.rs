@@ -18,7 +18,7 @@ pub use self::maintain::Maintain;
 pub use self::token::{NewToken, TokenCommand};
 use crate::daemon::Daemon;
 use crate::router::Router;
-use crate::{count, owner, period};
+use crate::{count, operator, period};
 
 /// The exit codes, as --help shows them.
 pub const EXIT_CODES: &str = "\
@@ -83,11 +83,11 @@ pub enum Command {
     /// down.
     Status(Status),
     /// List the builds of a daemon on this machine, with their numbers and clients
-    Builds(owner::Socket),
+    Builds(operator::Socket),
     /// Cancel a build of a daemon on this machine
-    Cancel(owner::Cancel),
+    Cancel(operator::Cancel),
     /// Make a daemon on this machine accept no new builds; running and waiting builds continue
-    Drain(owner::Drain),
+    Drain(operator::Drain),
     /// Find hnsw indexes in databases that need maintenance, and with --rebuild maintain them
     ///
     /// Without --rebuild and --drop-leftovers it only prints the plan. The databases need CREATE EXTENSION lantern_index. A role that is no

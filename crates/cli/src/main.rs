@@ -12,7 +12,7 @@ mod failure;
 mod gen_cert;
 mod inspect;
 mod maintain;
-mod owner;
+mod operator;
 mod period;
 #[cfg(feature = "kubernetes")]
 mod pods;
@@ -68,9 +68,9 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Cpu => cpu::run(),
         Command::Man { dir } => documents::man(dir),
         Command::Completions { shell } => documents::completions(*shell),
-        Command::Builds(socket) => owner::builds(socket),
-        Command::Cancel(cancel) => owner::cancel(cancel),
-        Command::Drain(drain) => owner::drain(drain),
+        Command::Builds(socket) => operator::builds(socket),
+        Command::Cancel(cancel) => operator::cancel(cancel),
+        Command::Drain(drain) => operator::drain(drain),
         Command::Status(status) => status::run(status),
         Command::Config(ConfigCommand::Check) => config::check(),
         Command::Config(ConfigCommand::Show) => config::show(),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_owner_cancels_and_drains() {
+    async fn the_operator_cancels_and_drains() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let activity = Arc::new(Activity::new(Role::Builder, "0", false).unwrap());

@@ -17,8 +17,8 @@ const CLIENTS: u32 = 3;
 /// The time limit for a build or a renewal on slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The daemon's owner, who holds the valid tokens and the certificates that clients trust.
-struct Owner {
+/// The daemon's operator, who holds the valid tokens and the certificates that clients trust.
+struct Operator {
     folder: Scratch,
     tokens: Mutex<Vec<String>>,
     /// The token that clients present; the daemon has loaded it.
@@ -28,17 +28,17 @@ struct Owner {
     statements: RwLock<()>,
 }
 
-impl Owner {
+impl Operator {
     fn new() -> Self {
-        let owner = Self {
+        let operator = Self {
             folder: Scratch::new("renewals", 0o755).unwrap(),
             tokens: Mutex::default(),
             shown: Mutex::default(),
             statements: RwLock::default(),
         };
-        owner.renew_token(0);
-        owner.show_last();
-        owner
+        operator.renew_token(0);
+        operator.show_last();
+        operator
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -94,11 +94,11 @@ fn replace(path: &Path, text: &str) {
 
 /// Renews token and certificate and waits until the daemon has loaded both: alternately after SIGHUP, and
 /// when it notices changed files by itself.
-fn renew(owner: &Owner, daemon: &Builder, number: u32) {
+fn renew(operator: &Operator, daemon: &Builder, number: u32) {
     let read = || ["tokens read again", "certificates read again"].map(|line| daemon.log().matches(line).count());
     let before = read();
-    owner.renew_token(number);
-    daemon.renew_certificate(|certificate| owner.trust(certificate)).unwrap();
+    operator.renew_token(number);
+    daemon.renew_certificate(|certificate| operator.trust(certificate)).unwrap();
     if number.is_multiple_of(2) {
         let pid = Pid::from_raw(daemon.pid().unwrap().cast_signed()).unwrap();
         kill_process(pid, Signal::HUP).unwrap();
@@ -108,25 +108,25 @@ fn renew(owner: &Owner, daemon: &Builder, number: u32) {
         Ok((now[0] > before[0] && now[1] > before[1]).then_some(()))
     })
     .unwrap();
-    owner.show_last();
+    operator.show_last();
 }
 
-/// Several clients build concurrently while the owner renews token and certificate.
+/// Several clients build concurrently while the operator renews token and certificate.
 fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]) {
-    let owner = Owner::new();
-    let tokens = owner.path("tokens").display().to_string();
+    let operator = Operator::new();
+    let tokens = operator.path("tokens").display().to_string();
     let options = BuilderOptions::serve(&[&["--token-file", &tokens], arguments].concat());
     let daemon = Builder::start_with(&BuilderOptions { command, ..options }).unwrap();
-    owner.trust(&fs::read_to_string(daemon.certificate()).unwrap()).unwrap();
+    operator.trust(&fs::read_to_string(daemon.certificate()).unwrap()).unwrap();
     let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for client in 0..CLIENTS {
-            let (owner, daemon, begun, ended) = (&owner, &daemon, &begun, &ended);
+            let (operator, daemon, begun, ended) = (&operator, &daemon, &begun, &ended);
             scope.spawn(move || {
                 let mut session = cluster.session("renewals").unwrap();
                 while begun.fetch_add(1, Ordering::Relaxed) < BUILDS {
-                    let running = owner.statements.read().unwrap();
-                    owner.attach(&mut session, daemon);
+                    let running = operator.statements.read().unwrap();
+                    operator.attach(&mut session, daemon);
                     let (table, index) = (format!("items_{client}"), format!("items_{client}_idx"));
                     session
                         .execute(&format!(
@@ -146,15 +146,15 @@ fn no_build_is_lost(cluster: &Cluster, command: &'static str, arguments: &[&str]
                 Ok((ended.load(Ordering::Relaxed) >= due).then_some(()))
             })
             .unwrap();
-            renew(&owner, &daemon, number);
+            renew(&operator, &daemon, number);
         }
     });
     assert_eq!(ended.load(Ordering::Relaxed), BUILDS);
 
     // From now on only the last certificate and the last token are valid.
-    fs::copy(daemon.certificate(), owner.path("trusted.pem")).unwrap();
+    fs::copy(daemon.certificate(), operator.path("trusted.pem")).unwrap();
     let mut session = cluster.session("renewals").unwrap();
-    owner.attach(&mut session, &daemon);
+    operator.attach(&mut session, &daemon);
     let create = "CREATE INDEX items_0_idx ON items_0 USING hnsw (v vector_l2_ops) WITH (external = true)";
     // Builders behind a router watch the files themselves, and may not have loaded the last certificate yet.
     wait_for("builders with the last certificate", PATIENCE, || {
