@@ -181,6 +181,13 @@ impl Builder {
         wait_for(&format!("the end of {ended} builds"), Duration::from_secs(30), counted)
     }
 
+    /// Waits until `count` of a router's builders are in a state, such as `idle` or `building`.
+    pub fn expect_builders(&self, state: &str, count: usize) -> Result<()> {
+        let field = format!("\"state\":\"{state}\"");
+        let are = || Ok((self.get("/status")?.1.matches(&field).count() == count).then_some(()));
+        wait_for(&format!("{count} {state} builders"), Duration::from_secs(60), are)
+    }
+
     /// Waits until no build runs. A build ends shortly after the client has its index.
     pub fn expect_idle(&self, within: Duration) -> Result<()> {
         let idle = || Ok((self.metric("lantern_index_build_active")? == 0.0).then_some(()));

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Builder, Direction, Proxy, inspect, wait_for};
+use harness::{Direction, Proxy, inspect, wait_for};
 use serde_json::json;
 
 use crate::scene::{CREATE, PATIENCE, POSTGRES, Scene, held};
@@ -16,14 +16,6 @@ impl Scene {
         })
         .unwrap();
     }
-
-    /// Waits until a router reports `count` idle builders.
-    fn wait_for_idle(&self, router: &Builder, count: usize) {
-        wait_for("idle builders", PATIENCE, || {
-            Ok((router.get("/status")?.1.matches("\"state\":\"idle\"").count() == count).then_some(()))
-        })
-        .unwrap();
-    }
 }
 
 #[test]
@@ -32,7 +24,7 @@ fn builders_of_a_killed_router_are_taken_over() {
     let mut scene = Scene::new("router-killed");
     let template = Scene::template(|_| {});
     let mut first = scene.router("router-a", &template, &["--min-builders", "2"]);
-    scene.wait_for_idle(&first, 2);
+    first.expect_builders("idle", 2).unwrap();
     first.kill();
     assert_eq!(scene.pods().len(), 2);
     // With the same pod name, as after a container restart.
@@ -101,7 +93,7 @@ fn builders_of_a_router_that_was_evicted_are_taken_over() {
     let scene = Scene::new("router-evicted");
     let template = Scene::template(|_| {});
     let mut evicted = scene.router("router-a", &template, &["--min-builders", "1"]);
-    scene.wait_for_idle(&evicted, 1);
+    evicted.expect_builders("idle", 1).unwrap();
     evicted.kill();
     // An evicted pod remains until it is deleted.
     let status = json!({ "status": { "phase": "Failed", "reason": "Evicted" } }).to_string();
@@ -117,12 +109,12 @@ fn routers_keep_builders_together() {
     let template = Scene::template(|_| {});
     let kept = ["--min-builders", "2", "--spare-builders", "2", "--max-builders", "4", "--idle-ttl", "1s"];
     let first = scene.router("router-a", &template, &kept);
-    scene.wait_for_idle(&first, 2);
+    first.expect_builders("idle", 2).unwrap();
     let second = scene.router("router-b", &template, &kept);
     // Longer than a start takes, and than surplus builders stay idle.
     thread::sleep(Duration::from_secs(5));
     assert_eq!(scene.pods().len(), 2, "{}", second.log());
-    scene.wait_for_idle(&first, 2);
+    first.expect_builders("idle", 2).unwrap();
 }
 
 #[test]
@@ -132,7 +124,7 @@ fn a_router_lends_its_idle_builder_to_another_whose_client_waits() {
     let template = Scene::template(|_| {});
     let one = ["--max-builders", "1", "--spare-builders", "1", "--idle-ttl", "1m"];
     let lender = scene.router("router-a", &template, &one);
-    scene.wait_for_idle(&lender, 1);
+    lender.expect_builders("idle", 1).unwrap();
     let pod = scene.pods();
     let other = scene.router("router-b", &template, &["--max-builders", "1", "--idle-ttl", "1m"]);
     scene.session.execute("SET statement_timeout = '30s'").unwrap();
@@ -177,7 +169,7 @@ fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     let template = Scene::template(|_| {});
     let mut ending =
         scene.router("router-a", &template, &["--spare-builders", "1", "--idle-ttl", "1m", "--grace", "1m"]);
-    scene.wait_for_idle(&ending, 1);
+    ending.expect_builders("idle", 1).unwrap();
     let proxy = Proxy::start(ending.address()).unwrap();
     proxy.stop_after(Direction::ToBuilder, 200 << 10);
     let mut session = scene.another_session();
@@ -186,13 +178,13 @@ fn a_router_that_ends_leaves_its_idle_builders_to_others() {
     proxy.wait_until_stopped(Direction::ToBuilder).unwrap();
     scene.wait_for_label("lantern-index/state=building", 1);
     // It starts another spare builder for the busy one.
-    scene.wait_for_idle(&ending, 1);
+    ending.expect_builders("idle", 1).unwrap();
     assert_eq!(scene.pods().len(), 2);
     let terminated = thread::spawn(move || ending.terminate(Duration::from_secs(60)).unwrap());
     scene.wait_for_label("lantern-index/router=,lantern-index/state=idle", 1);
     let other = scene.router("router-b", &template, &["--idle-ttl", "1m"]);
     scene.wait_for_label("lantern-index/router=router-b,lantern-index/state=idle", 1);
-    scene.wait_for_idle(&other, 1);
+    other.expect_builders("idle", 1).unwrap();
     assert!(!building.is_finished() && !terminated.is_finished(), "the build is in the middle of its rows");
     assert_eq!(scene.pods().len(), 2, "no other spare one");
     proxy.reset();
@@ -226,11 +218,11 @@ fn idle_builders_of_an_earlier_template_are_replaced() {
     let scene = Scene::new("earlier-template");
     let kept = ["--min-builders", "1"];
     let mut before = scene.router("router-a", &Scene::template(|_| {}), &kept);
-    scene.wait_for_idle(&before, 1);
+    before.expect_builders("idle", 1).unwrap();
     before.kill();
     let changed = Scene::template(|pod| pod["metadata"] = json!({ "labels": { "mine": "new" } }));
     let after = scene.router("router-a", &changed, &kept);
     scene.wait_for_label("mine=new,lantern-index/state=idle", 1);
-    scene.wait_for_idle(&after, 1);
+    after.expect_builders("idle", 1).unwrap();
     scene.wait_for_pods(1);
 }

@@ -7,8 +7,8 @@ use harness::{Builder, BuilderOptions, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Client, END, Failure, connect};
-use crate::owner::Socket;
-use crate::scene::{PATIENCE, builders, wait_for_builders, wait_for_state};
+use crate::operator::Socket;
+use crate::scene::{PATIENCE, builders, wait_for_builders};
 use crate::table::{Opclass, Table};
 use crate::{ended, kill};
 
@@ -20,7 +20,7 @@ fn router(arguments: &[&str]) -> Builder {
 /// A router with an idle builder: the clients do not wait for long.
 fn ready(arguments: &[&str]) -> Builder {
     let router = router(&[&["--min-builders", "1"], arguments].concat());
-    wait_for_state(&router, "idle", 1);
+    router.expect_builders("idle", 1).unwrap();
     router
 }
 
@@ -107,7 +107,7 @@ fn refusals_are_reported_as_text() {
 }
 
 #[test]
-fn the_owner_cancels_their_builds() {
+fn the_operator_cancels_builds() {
     let socket = Socket::new();
     let router = ready(&["--max-builders", "1", "--admin-socket", &socket.path()]);
     let cancel = |which: &str| {

@@ -2,7 +2,7 @@
 
 mod access;
 mod lantern;
-mod owner;
+mod operator;
 mod readers;
 mod redirect;
 mod renewals;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use harness::{Builder, BuilderOptions, Direction, Phase, Proxy, Scratch, inspect, is_running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders, wait_for_state};
+use scene::{CLUSTER, CREATE, CREATE_QUICKLY, PATIENCE, Scene, builders, wait_for_builders};
 
 /// The router's count of ended builds with this outcome.
 fn ended(router: &Builder, outcome: &str) -> f64 {
@@ -119,12 +119,12 @@ fn a_builder_that_dies_is_named_and_the_next_build_works() {
 #[test]
 fn a_builder_that_dies_before_it_takes_a_build_is_replaced() {
     let mut scene = Scene::new("replaced", &["--min-builders", "1"]);
-    wait_for_state(&scene.router, "idle", 1);
+    scene.router.expect_builders("idle", 1).unwrap();
     let [pid] = builders(&scene.router)[..] else { panic!("one builder is expected") };
     // A stopped process still accepts connections, in the kernel's queue, but does not answer; then it is killed.
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::STOP).unwrap();
     let building = scene.start(CREATE_QUICKLY);
-    wait_for_state(&scene.router, "building", 1);
+    scene.router.expect_builders("building", 1).unwrap();
     kill(pid);
     building.join().unwrap().1.unwrap();
     // The log says how the builder ended, not that its connection broke.

@@ -31,13 +31,6 @@ pub fn wait_for_builders(router: &Builder, count: usize) {
     wait_for("the builders to come or go", PATIENCE, || Ok((builders(router).len() == count).then_some(()))).unwrap();
 }
 
-/// Waits until this many of a router's builders are in a state, such as `idle` or `building`.
-pub fn wait_for_state(router: &Builder, state: &str, count: usize) {
-    let field = format!("\"state\":\"{state}\"");
-    let are = || Ok((router.get("/status")?.1.matches(&field).count() == count).then_some(()));
-    wait_for(&format!("{count} {state} builders"), PATIENCE, are).unwrap();
-}
-
 pub struct Scene {
     database: String,
     pub session: Option<Session>,

@@ -9,7 +9,7 @@ use harness::{Builder, BuilderOptions, Scratch, SqlError, binary, wait_for};
 
 use crate::client::{Failure, connect};
 use crate::ended;
-use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene, wait_for_state};
+use crate::scene::{CREATE, CREATE_QUICKLY, PATIENCE, Scene};
 use crate::table::{Opclass, Table};
 
 /// The directory of a router's admin socket.
@@ -17,7 +17,7 @@ pub struct Socket(Scratch);
 
 impl Socket {
     pub fn new() -> Self {
-        Self(Scratch::new("owner", 0o700).unwrap())
+        Self(Scratch::new("admin-socket", 0o700).unwrap())
     }
 
     pub fn path(&self) -> String {
@@ -161,7 +161,7 @@ fn a_drained_builder_gets_no_builds_while_another_one_takes_them() {
         let list = ["--builders", "static", "--builder", &first, "--builder", &second, "--min-builders", "2"];
         let options = BuilderOptions::router(&[&["--mode", mode], &list[..]].concat());
         let mut scene = Scene::with(&format!("drained_{mode}_{drained}"), &BuilderOptions { tls: false, ..options });
-        wait_for_state(&scene.router, "idle", 2);
+        scene.router.expect_builders("idle", 2).unwrap();
         sockets[drained].run(&["drain"]);
         // The first build comes before the router knows that the builder is drained, the second one later.
         for _ in 0..2 {
@@ -169,7 +169,7 @@ fn a_drained_builder_gets_no_builds_while_another_one_takes_them() {
             if mode == "relay" {
                 table.build(connect(scene.router.address())).unwrap();
             }
-            wait_for_state(&scene.router, "idle", 1);
+            scene.router.expect_builders("idle", 1).unwrap();
         }
         assert_eq!(ended(&builders[drained], "succeeded"), 0.0);
     }
