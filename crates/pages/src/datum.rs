@@ -1,6 +1,7 @@
 use pgvector::{MAX_SPARSEVEC_NNZ, ValueType};
 
 use crate::format::{ELEMENT_DATUM, put, read_u16, read_u32};
+use crate::tuple::long_enough;
 use crate::{IndexMeta, PageError, Tid};
 
 /// The length in bytes that a value must have: given by type and dimensions or, for a sparsevec, by its own count of entries.
@@ -60,19 +61,15 @@ impl<'a> Datum<'a> {
             let (found, limit) = (i64::from(found), i64::from(limit));
             if found <= limit { Ok(()) } else { Err(PageError::DatumLimit { tid, field, found, bound: "most", limit }) }
         };
-        let long_enough = |len| {
-            let (found, expected) = (ELEMENT_DATUM + bytes.len(), ELEMENT_DATUM + len);
-            if found >= expected { Ok(()) } else { Err(PageError::TupleLen { tid, found, expected }) }
-        };
         at_most("dimensions", dims, value_type.max_dims())?;
         let head = datum_len(value_type, if value_type == ValueType::SparseVec { 4 } else { 0 });
-        long_enough(head)?;
+        long_enough(tid, ELEMENT_DATUM + bytes.len(), ELEMENT_DATUM + head)?;
         let nnz = if value_type == ValueType::SparseVec { read_u32(bytes, 8) } else { 0 };
         at_most("nnz", nnz, MAX_SPARSEVEC_NNZ as u32)?;
         let nnz = nnz as usize;
         let len = datum_len(value_type, value_type.value_len(dims).unwrap_or(4 + 8 * nnz));
         check("varlena header", read_u32(bytes, 0), len << 2)?;
-        long_enough(len)?;
+        long_enough(tid, ELEMENT_DATUM + bytes.len(), ELEMENT_DATUM + len)?;
         match value_type {
             ValueType::Vector | ValueType::HalfVec => {
                 check("dimensions", read_u16(bytes, 4).into(), dims as usize)?;

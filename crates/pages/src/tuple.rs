@@ -23,24 +23,25 @@ impl<'a> Tuple<'a> {
     /// An unknown type, or a tuple too short for its type or its number of slots.
     pub fn parse(item: &Item<'a>) -> Result<Self, PageError> {
         let &Item { tid, bytes, .. } = item;
-        let long_enough = |expected| {
-            let found = bytes.len();
-            if found >= expected { Ok(()) } else { Err(PageError::TupleLen { tid, found, expected }) }
-        };
         match bytes.first() {
             Some(&ELEMENT_TYPE) => {
-                long_enough(ELEMENT_DATUM + 4)?;
+                long_enough(tid, bytes.len(), ELEMENT_DATUM + 4)?;
                 Ok(Self::Element(ElementTuple { tid, bytes }))
             }
             Some(&NEIGHBOR_TYPE) => {
-                long_enough(NEIGHBOR_TIDS)?;
+                long_enough(tid, bytes.len(), NEIGHBOR_TIDS)?;
                 let neighbor = NeighborTuple { tid, bytes };
-                long_enough(NEIGHBOR_TIDS + TID_LEN * usize::from(neighbor.count()))?;
+                long_enough(tid, bytes.len(), NEIGHBOR_TIDS + TID_LEN * usize::from(neighbor.count()))?;
                 Ok(Self::Neighbor(neighbor))
             }
             other => Err(PageError::TupleType { tid, found: other.copied().unwrap_or_default() }),
         }
     }
+}
+
+/// Checks that the tuple `tid` has at least `expected` bytes.
+pub(crate) fn long_enough(tid: Tid, found: usize, expected: usize) -> Result<(), PageError> {
+    if found >= expected { Ok(()) } else { Err(PageError::TupleLen { tid, found, expected }) }
 }
 
 /// An element of the graph: its level, heap TIDs and value, and the place of its neighbor tuple.
