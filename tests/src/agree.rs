@@ -55,7 +55,7 @@ pub fn expect_every_row(session: &mut Session, table: &str, inserted: u32) -> Re
     expect_each_once(&found, &stored, inserted).map(drop)
 }
 
-/// Checks that a scan has found the ids of all stored rows once. The number of those missing: a few of `inserted` or more may be.
+/// Checks that a scan has found the ids of all stored rows once. Returns the number of rows that are missing: a few rows with ids from `inserted` on may be.
 pub fn expect_each_once(found: &[u32], stored: &[u32], inserted: u32) -> Result<usize> {
     let all: BTreeSet<u32> = stored.iter().copied().collect();
     ensure!(!all.is_empty(), "the table has no rows");

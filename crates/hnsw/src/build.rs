@@ -85,8 +85,8 @@ pub trait Engine: Send {
     /// Takes the rows of all `batches`. If they have enough bytes together, the pool's threads check and copy them.
     ///
     /// # Errors
-    /// [`BuildError::ValueLength`], [`BuildError::Value`], [`BuildError::HeapTid`], [`BuildError::TooManyElements`],
-    /// [`BuildError::Cancelled`], [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
+    /// [`BuildError::ValueLength`], [`BuildError::TrailingBytes`], [`BuildError::Value`], [`BuildError::HeapTid`],
+    /// [`BuildError::TooManyElements`], [`BuildError::Cancelled`], [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
     fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError>;
 
     /// Takes the rows of one batch.

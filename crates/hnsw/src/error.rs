@@ -45,7 +45,7 @@ pub enum BuildError {
     /// A batch has more bytes than its rows' values.
     #[error("{0} bytes follow the last value of a batch of rows")]
     TrailingBytes(usize),
-    /// A value that pgvector itself would reject.
+    /// A value that pgvector itself would reject, or that the batch has no length for.
     #[error("row {row} has a value that is {problem}")]
     Value {
         /// The row, counted from 0 over the whole build.

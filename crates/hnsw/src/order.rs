@@ -20,7 +20,7 @@ const FRONT: usize = 1 << 13;
 /// Elements that a front takes in a round, rounded up to whole pages: enough that the cost of starting a round does not matter.
 const ROUND: usize = 128;
 
-/// Bytes of an element besides its value, which has a header of 8.
+/// Bytes of an element besides its value, whose header has 8 (a sparsevec's has 12, which hardly matters here).
 const ELEMENT_HEAD: usize = ELEMENT_DATUM + 8 + LINE_POINTER_LEN;
 
 /// About how many elements fit on a page.

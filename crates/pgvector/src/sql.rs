@@ -55,7 +55,7 @@ pub fn sample_size(wanted: u64, k: u16, rows: u64) -> u64 {
 }
 
 /// The rows of a table after `read` rows of it were read, with a limit of `most`: if it was `estimated` to have no more
-/// than `most`, it was read completely, and `read` is exact.
+/// than `most`, and fewer than `most` came, it was read completely, and `read` is exact.
 #[must_use]
 pub fn rows_found(most: u64, estimated: u64, read: u64) -> u64 {
     if estimated <= most && read < most { read } else { estimated.max(read) }

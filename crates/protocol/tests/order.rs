@@ -88,8 +88,8 @@ fn hello_asks_for_a_build_a_check_or_advice() {
 }
 
 #[test]
-fn only_hello_ping_and_ticket_may_come_first() {
-    for step in ["cancel", "heartbeat", "tuples", "index_pages"] {
+fn only_hello_ping_and_ticket_may_come_first_from_a_client() {
+    for step in ["cancel", "heartbeat", "tuples", "end_of_tuples", "index_pages", "end_of_index"] {
         assert!(run(&[('c', step)]).is_err(), "{step}");
     }
 }

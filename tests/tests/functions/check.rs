@@ -290,9 +290,10 @@ fn memory_is_bounded() {
     assert!(error.server().hint.contains("smaller sample"), "{error}");
 }
 
-/// Up to PostgreSQL 16, a build uses the `search_path` of its session, which may differ from that of a check by another user.
+/// Up to PostgreSQL 16, a build uses the `search_path` of its session, which may differ from that of a check by another user. Later releases
+/// build with a restricted one.
 #[test]
-fn the_hint_names_the_search_path_of_the_expressions() {
+fn a_function_outside_the_search_path_fails_the_check_or_the_build() {
     let mut session = database("check_path");
     session
         .execute(

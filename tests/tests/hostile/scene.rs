@@ -27,7 +27,7 @@ pub struct Scene {
     files: Vec<String>,
 }
 
-/// The error of a build, and how long after its end was asked for it failed.
+/// The error of a build, and the time from the event that had to end the build until it failed.
 pub struct Failed {
     pub error: Notice,
     pub took: Duration,

@@ -86,7 +86,7 @@ mod tests {
     const LISTS: [[u32; 4]; 6] = [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 3]];
 
     /// The lists after the pass, of which the rule chose the first `chosen`.
-    fn spread(metric: Metric, chosen: u16) -> Draft {
+    fn balanced(metric: Metric, chosen: u16) -> Draft {
         let store = store(&[[0.0]; 6]);
         let space = Space::exact(Measure::new(Elements::F32, metric, 1).unwrap(), &store);
         let mut draft = Draft::new(2, vec![0; 6]);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_element_without_incoming_links_gets_refilled_slots() {
-        let draft = spread(Metric::L2, 2);
+        let draft = balanced(Metric::L2, 2);
         assert_eq!(draft.neighbors(0, 0), [1, 2, 3, 5]);
         assert_eq!(draft.neighbors(1, 0), [0, 2, 3, 5]);
         // By then 5 has two links, which is enough, and 4 has no more than that.
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_rule_stay_and_all_links_by_inner_product() {
-        for draft in [spread(Metric::L2, 4), spread(Metric::InnerProduct, 2), spread(Metric::Cosine, 2)] {
+    fn links_of_the_rule_stay_and_all_links_by_products() {
+        for draft in [balanced(Metric::L2, 4), balanced(Metric::InnerProduct, 2), balanced(Metric::Cosine, 2)] {
             (0..).zip(LISTS).for_each(|(element, list)| assert_eq!(draft.neighbors(element, 0), list));
         }
     }
