@@ -15,6 +15,7 @@ use crate::{aarch64, apt, build, install, setup, step, test_tools, versions};
 
 mod counts;
 mod pgvector;
+mod space;
 
 use counts::{Counts, test};
 
@@ -71,7 +72,10 @@ pub fn run(options: &TestOptions) -> Result<()> {
         Some("fmt") => return format(),
         Some("neon") => return aarch64::kernels(),
         Some("aarch64") => return report(&aarch64::run(pg)?),
-        None => format()?,
+        None => {
+            space::check()?;
+            format()?;
+        }
         _ => {}
     }
     let native = setup::run(None, false)?;
