@@ -118,7 +118,7 @@ pub(crate) async fn send_last(client: Client, message: &BuilderMessage) {
 fn refuse(refusal: &Refusal) -> Box<Refuse> {
     match refusal {
         Refusal::Waiting(most) => refuse_waiting(*most),
-        Refusal::Beyond { needed, limit } => refuse_memory(*needed, *limit),
+        Refusal::Beyond { needed, limit } => refuse_memory("build", *needed, *limit),
         Refusal::NoStart(error, after) => {
             ErrorReport::new(SqlState::CANNOT_CONNECT_NOW, "router cannot start a builder")
                 .detail(&error.text)

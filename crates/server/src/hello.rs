@@ -1,7 +1,7 @@
 use hnsw::BuildSpec;
 use pgvector::{EF_CONSTRUCTION_RANGE, M_RANGE, MAX_EF_SEARCH, MAX_TABLE_DIMS, PAGE_SIZE, min_ef_construction};
 use protocol::{Ask, Check, ErrorReport, Hello, MAX_ADVICE_QUERIES, PROTOCOL_VERSION, Refuse, SqlState};
-use service::{LIMITS_HINT, Size, refuse_memory, refuse_waiting};
+use service::{Size, refuse_memory, refuse_waiting};
 
 use crate::admission::{Never, NoPlace};
 use crate::checking::CheckNeed;
@@ -56,7 +56,7 @@ pub(crate) fn check(hello: &Hello, max_rows: u64) -> Result<BuildSpec, Box<Refus
 pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
     match no_place {
         NoPlace::Never(never) => refuse_never(hello, never),
-        NoPlace::BeyondClient(Never { needed, limit }) => refuse_memory(needed, limit),
+        NoPlace::BeyondClient(Never { needed, limit }) => refuse_memory("build", needed, limit),
         NoPlace::Waiting(most) => refuse_waiting(most),
     }
 }
@@ -64,24 +64,25 @@ pub(crate) fn refuse_place(hello: &Hello, no_place: NoPlace) -> Box<Refuse> {
 /// The memory for the check of an index, which must have pages.
 pub(crate) fn check_need(spec: &BuildSpec, check: &Check) -> Result<CheckNeed, Box<Refuse>> {
     if check.blocks == 0 {
-        return Err(ErrorReport::new(SqlState::INVALID_PARAMETER, "index to check has no pages").refuse(0));
+        let message = "index to check has no pages";
+        return Err(ErrorReport::new(SqlState::INVALID_PARAMETER, message).refuse(0));
     }
     Ok(CheckNeed::new(spec, check))
 }
 
 /// The refusal of a check, of advice, or of a build of unknown size (`what`) that cannot join the queue.
 pub(crate) fn refuse_other(what: &str, no_place: NoPlace) -> Box<Refuse> {
-    let (Never { needed, limit }, whose, hint) = match no_place {
-        NoPlace::Never(never) => {
-            (never, "builder may use", "Use a builder with more memory, or raise its --memory-limit.")
+    match no_place {
+        NoPlace::Never(Never { needed, limit }) => {
+            let message = format!("{what} needs more memory than this builder may use");
+            ErrorReport::new(SqlState::OUT_OF_MEMORY, message)
+                .detail(format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)))
+                .hint("Use a builder with more memory, or raise its --memory-limit.")
+                .refuse(0)
         }
-        NoPlace::BeyondClient(never) => (never, "client may have", LIMITS_HINT),
-        NoPlace::Waiting(most) => return refuse_waiting(most),
-    };
-    ErrorReport::new(SqlState::OUT_OF_MEMORY, format!("{what} needs more memory than this {whose}"))
-        .detail(format!("About {} are needed, and the limit is {}.", Size(needed), Size(limit)))
-        .hint(hint)
-        .refuse(0)
+        NoPlace::BeyondClient(Never { needed, limit }) => refuse_memory(what, needed, limit),
+        NoPlace::Waiting(most) => refuse_waiting(most),
+    }
 }
 
 /// Checks the parameters of a request for advice.

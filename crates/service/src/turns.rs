@@ -39,11 +39,12 @@ pub fn refuse_waiting(most: u32) -> Box<Refuse> {
     ErrorReport::new(SqlState::TOO_MANY_CONNECTIONS, message).hint(LIMITS_HINT).refuse(30_000)
 }
 
-/// The refusal of a build that needs more memory than its client may take for all its builds.
+/// The refusal of a build, a check or advice (`what`) that needs more memory than its client may take for all its builds.
 #[must_use]
-pub fn refuse_memory(needed: u64, limit: u64) -> Box<Refuse> {
+pub fn refuse_memory(what: &str, needed: u64, limit: u64) -> Box<Refuse> {
     let (needed, limit) = (Size(needed), Size(limit));
-    ErrorReport::new(SqlState::OUT_OF_MEMORY, "build needs more memory than this client may have")
+    let message = format!("{what} needs more memory than this client may have");
+    ErrorReport::new(SqlState::OUT_OF_MEMORY, message)
         .detail(format!("About {needed} are needed; the client may take at most {limit}."))
         .hint(LIMITS_HINT)
         .refuse(0)
