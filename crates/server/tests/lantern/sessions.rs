@@ -9,7 +9,7 @@ use service::{TicketGate, TicketKeys};
 
 use crate::client::{Client, Failure, connect};
 use crate::support::{Builder, Pair, encrypted, eventually, hello};
-use crate::table::{Opclass, Table};
+use crate::table::{Opclass, Table, tid};
 
 fn table(rows: usize) -> Table {
     Table::random(Opclass::L2, rows, 32, 7)
@@ -45,13 +45,17 @@ fn two_lantern_builds_and_one_of_version_2_run_at_once() {
 }
 
 #[test]
-fn the_idle_timeout_does_not_apply_to_lantern_clients() {
-    // The pause below is ten times this timeout.
+fn a_lantern_client_may_pause_between_rows() {
+    // The pauses below are ten times this timeout.
     let builder = Builder::with(|config| config.listening.idle_timeout = Duration::from_millis(50));
     let table = table(100);
     let mut client = begun(&builder, &table);
-    thread::sleep(Duration::from_millis(500));
-    table.send(&mut client).unwrap();
+    for (number, row) in table.rows.iter().flatten().enumerate() {
+        if number % 50 == 0 {
+            thread::sleep(Duration::from_millis(500));
+        }
+        client.row(tid(number), &table.encode(row)).unwrap();
+    }
     client.finish().unwrap().check();
 }
 
@@ -123,7 +127,7 @@ fn a_queued_client_is_answered_in_time() {
 }
 
 #[test]
-fn an_owner_cancels_a_queued_client() {
+fn an_operator_cancels_a_queued_client() {
     let builder = Builder::with(|config| config.max_builds = 1);
     let table = table(100);
     let _first = begun(&builder, &table);
