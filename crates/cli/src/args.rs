@@ -82,7 +82,7 @@ pub enum Command {
     /// The exit code is 0 if the daemon accepts builds, 1 if it does not answer, and 3 if it is starting, drained or shutting
     /// down.
     Status(Status),
-    /// List the builds of a daemon on this machine, with their numbers and clients
+    /// List the builds of a daemon on this machine, with their ids and clients
     Builds(operator::Socket),
     /// Cancel a build of a daemon on this machine
     Cancel(operator::Cancel),
@@ -143,7 +143,7 @@ pub struct Serve {
     /// The most rows of a build. 0: as many as fit into memory
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rows: u64,
-    /// The most connections; beyond them the oldest one that has not sent a request is closed
+    /// The most connections; beyond them the oldest one without a request, or whose request has ended, is closed
     #[arg(long, value_name = "N", default_value_t = Listening::default().max_connections, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The engine that builds graphs

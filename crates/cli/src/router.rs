@@ -24,7 +24,7 @@ pub struct Router {
     /// Where builders come from
     #[arg(long, value_enum, default_value_t = SourceName::Process)]
     pub builders: SourceName,
-    /// The most connections; beyond them the oldest one that has not sent a request is closed
+    /// The most connections; beyond them the oldest one without a request, or whose request has ended, is closed
     #[arg(long, value_name = "N", default_value_t = router::Config::MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// The number of builders to keep running, idle or not

@@ -50,7 +50,7 @@ fn builds_are_listed_and_cancelled() {
 }
 
 #[test]
-fn a_drained_daemon_refuses_new_builds_and_ends_running_ones() {
+fn a_drained_daemon_refuses_new_builds_and_finishes_running_ones() {
     let dir = TempDir::new().unwrap();
     let daemon = start(dir.path());
     let mut before = daemon.connect();

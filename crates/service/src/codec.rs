@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// The size of a read while the length of the frame is unknown.
 const READ_BYTES: usize = 16 << 10;
 
-/// Payloads of at least this size reuse the memory of earlier ones: the system would clear new memory for each, page by page.
+/// The memory of payloads of at least this size is kept for later ones: the system would clear new memory for each, page by page.
 const LARGE: usize = 64 << 10;
 
 /// The most payloads whose memory is kept for reuse: more than are usually in flight from a connection to its build, which are four that the

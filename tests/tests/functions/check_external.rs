@@ -183,7 +183,7 @@ fn the_database_checks_if_the_builder_cannot() {
 }
 
 #[test]
-fn a_check_that_the_owner_of_the_builder_cancels_is_not_done_by_the_database() {
+fn a_check_that_the_operator_of_the_builder_cancels_is_not_done_by_the_database() {
     let mut session = database("check_cancelled_by_operator");
     make_larger_than_memory(&mut session);
     let cancelled = ErrorReport::new(SqlState::QUERY_CANCELED, "build cancelled by the builder's operator");

@@ -106,8 +106,8 @@ fn a_cancelled_statement_does_not_fall_back() {
 }
 
 #[test]
-fn a_build_that_the_owner_of_the_builder_cancels_does_not_fall_back() {
-    let mut scene = Scene::new("fallback_owner");
+fn a_build_that_the_operator_of_the_builder_cancels_does_not_fall_back() {
+    let mut scene = Scene::new("fallback_operator");
     scene.session.execute("SET hnsw.external_index_fallback = local").unwrap();
     scene.fails_with("cancelled while it waits", ("57014", "cancelled by the builder's operator"), |peer| {
         peer.hello()?;

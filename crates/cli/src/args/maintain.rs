@@ -28,10 +28,10 @@ pub struct Maintain {
     /// Hours in which a step may begin, by the server's clock and the database's time zone, as in 01:00-05:00
     #[arg(long, value_name = "FROM-TO")]
     pub window: Option<Window>,
-    /// The most that replicas may lag behind when a rebuild begins
+    /// The most that replicas may lag behind when a step begins
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = period::parse)]
     pub max_lag: Duration,
-    /// The greatest age, when a rebuild begins, of transactions for which it would have to wait
+    /// The greatest age, when a step begins, of transactions for which a rebuild would have to wait
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = period::parse)]
     pub max_transaction: Duration,
     /// How long to wait for replicas, transactions and other sessions before an index is left to the next run
