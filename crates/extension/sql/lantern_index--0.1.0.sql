@@ -47,7 +47,7 @@ CREATE FUNCTION advise(
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'lantern_index_advise_wrapper' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5;
 COMMENT ON FUNCTION advise(regclass, name, text, double precision, integer, text, integer) IS
-    'hnsw indexes that reach a recall, and how to search them, best first: a builder tries them on a sample';
+    'hnsw indexes for a target recall, and how to search them, best first: a builder tries them on a sample';
 
 CREATE FUNCTION "check"(
     index regclass, sample integer DEFAULT 100, external boolean DEFAULT NULL,

@@ -19,7 +19,8 @@ pub(crate) struct Column {
     pub(crate) metric: Metric,
     pub(crate) dims: u32,
     pub(crate) collation: pg_sys::Oid,
-    /// For cosine, pgvector's function for the norm: values are stored normalised, and values of norm zero are not indexed.
+    /// For cosine, in builds and checks, pgvector's function for the norm: values are stored normalised, and values of norm zero are not
+    /// indexed. Without it, as in `advise`, values are taken as they are.
     pub(crate) norm: Option<*mut pg_sys::FmgrInfo>,
     /// pgvector's function that normalises a sparsevec; `value` divides values of other types by their norm.
     pub(crate) normalize: pg_sys::PGFunction,

@@ -103,7 +103,7 @@ pub(crate) fn until_raised<T>(work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Adds to the hint of the error that was kept, if it is of the class of errors about missing objects.
+/// Adds to the hint of the error that was kept, if it is of class 42, which has the errors about missing functions, tables, columns and types.
 pub(crate) fn hint_at_missing(hint: &str) {
     /// Class 42, syntax error or access rule violation, as PostgreSQL packs it.
     const CLASS: c_int = (b'4' - b'0') as c_int | ((b'2' - b'0') as c_int) << 6;

@@ -70,7 +70,7 @@ fn divided(component: f32, norm: f64) -> f32 {
 }
 
 /// Components of a halfvec that are converted at once. pgvector's own functions take several times as long, since they convert one at a
-/// time, and without the processor's instructions.
+/// time, and without the processor's instructions for it.
 const HALVES: usize = 64;
 
 /// The norm that pgvector's `halfvec_l2_norm` computes; `None` if the order of its additions may matter.

@@ -29,8 +29,8 @@ pub use limits::{
 };
 pub use message::{
     Accept, Advice, Ask, BuilderMessage, Check, Choice, ClientMessage, Done, EndOfIndex, EndOfTuples, ErrorReport,
-    Findings, Hello, Layout, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, Ticket, Tuples, TuplesBatch,
-    TuplesWriter, Wait, encode_index_pages, encode_pages, kind,
+    Findings, Hello, LENGTH_BYTES, Layout, Pages, Phase, Ping, Pong, Progress, Redirect, Refuse, Ticket, Tuples,
+    TuplesBatch, TuplesWriter, Wait, encode_index_pages, encode_pages, kind,
 };
 pub use order::SessionState;
 pub use pgvector::{Metric, PAGE_SIZE, ValueType};

@@ -23,7 +23,7 @@ thread_local! {
     static BUILD: Cell<BuildId> = const { Cell::new([0; BUILD_ID_LEN + 1]) };
 }
 
-/// Room for a name, which may be longer in UTF-8 than in the database's encoding, and for the terminating zero.
+/// Room for a name and the terminating zero: a name with bytes that are no UTF-8 gets longer when they are replaced.
 const NAME_BYTES: usize = 4 * pg_sys::NAMEDATALEN as usize;
 
 type Name = [u8; NAME_BYTES];

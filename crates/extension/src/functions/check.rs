@@ -266,7 +266,8 @@ unsafe fn structure(index: pg_sys::Relation) -> Result<(Report, Errors), Failure
         let problems = first.errors;
         let again = read()?;
         let errors = in_both((problems.count(), problems.first()), (again.errors.count(), again.errors.first()));
-        debug1!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
+        let both = format!("{} errors when the index was read first, {} of them again", problems.count(), errors.count);
+        tell(PgLogLevel::DEBUG1, information(both));
         Ok((again, errors))
     }
 }

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 use pgvector::SqlColumn;
-use protocol::{HEAP_TID_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
+use protocol::{HEAP_TID_BYTES, LENGTH_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
 
 use super::choices::Names;
 use super::statistics::Statistics;
@@ -25,9 +25,6 @@ use crate::wait;
 const FETCH: i64 = 200;
 /// Rows per block in made-up TIDs: the protocol wants a TID for every row.
 const PER_BLOCK: u64 = 200;
-
-/// Bytes of a value's length.
-const LENGTH: usize = size_of::<u32>();
 
 /// Batches between the backend and its thread.
 const BATCHES: usize = 4;
@@ -65,7 +62,7 @@ impl Batch {
 
     /// Sends the values, in frames of the usual size.
     pub(super) fn send(&self, session: &mut Session, rate_limit: &mut RateLimit) -> Result<(), Failure> {
-        let (tids, lengths) = (self.tids.as_chunks::<HEAP_TID_BYTES>().0, self.lengths.as_chunks::<LENGTH>().0);
+        let (tids, lengths) = (self.tids.as_chunks::<HEAP_TID_BYTES>().0, self.lengths.as_chunks::<LENGTH_BYTES>().0);
         let (mut row, mut byte) = (0, 0);
         while row < tids.len() {
             let (first, start) = (row, byte);
@@ -160,7 +157,7 @@ pub(super) unsafe fn send(
     sent
 }
 
-/// Estimates the number of the table's rows with a value. `density`: rows per block at the last ANALYZE, if there was one.
+/// Estimates the number of the table's rows with a value. `density`: rows per block as of the last VACUUM or ANALYZE, if there was one.
 ///
 /// # Safety
 /// A snapshot must be active.

@@ -8,14 +8,12 @@ use std::mem::ManuallyDrop;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use protocol::{HEAP_TID_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
+use protocol::{HEAP_TID_BYTES, LENGTH_BYTES, MAX_VALUE_BYTES, TUPLES_BATCH_BYTES, TuplesBatch};
 
 use crate::value::IndexValue;
 
 /// The most rows of a batch if values vary in length.
 const VARYING_ROWS: usize = 8192;
-/// Bytes of a value's length.
-const LENGTH: usize = size_of::<u32>();
 /// Alignment of each part of the memory: a cache line.
 const LINE: usize = 64;
 
@@ -69,7 +67,7 @@ impl Shape {
     }
 
     fn values_at(self) -> usize {
-        let lengths = if self.varying { self.rows * LENGTH } else { 0 };
+        let lengths = if self.varying { self.rows * LENGTH_BYTES } else { 0 };
         (self.lengths_at() + lengths).next_multiple_of(LINE)
     }
 }
@@ -230,7 +228,7 @@ impl Filling<'_> {
         unsafe {
             tids.add(self.rows * HEAP_TID_BYTES).cast::<[u8; HEAP_TID_BYTES]>().write(tid);
             if shape.varying {
-                lengths.add(self.rows * LENGTH).cast::<[u8; LENGTH]>().write((len as u32).to_le_bytes());
+                lengths.add(self.rows * LENGTH_BYTES).cast::<[u8; LENGTH_BYTES]>().write((len as u32).to_le_bytes());
             }
             value.write(slice::from_raw_parts_mut(values.add(self.values), len));
         }
@@ -283,7 +281,7 @@ impl Full<'_> {
         let bytes = |part: *mut u8, len: usize| unsafe { slice::from_raw_parts(part.cast_const(), len) };
         TuplesBatch {
             tids: bytes(tids, rows * HEAP_TID_BYTES),
-            lengths: shape.varying.then(|| bytes(lengths, rows * LENGTH)),
+            lengths: shape.varying.then(|| bytes(lengths, rows * LENGTH_BYTES)),
             values: bytes(values, slot.values.load(Ordering::Relaxed) as usize),
         }
     }

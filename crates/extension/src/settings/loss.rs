@@ -10,7 +10,7 @@ use super::{DEFAULT_HOST, Settings};
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// From PostgreSQL 15 on, pgvector discards undefined settings of its prefix when it is loaded. So our settings in
-/// postgresql.conf are lost if pgvector was loaded first: warns at once while libraries are preloaded, else before a build.
+/// postgresql.conf are lost if pgvector was loaded first. Warns while libraries are preloaded; later [`warn_before_defaults_are_used`] does.
 pub(super) fn detect() {
     if cfg!(any(feature = "pg13", feature = "pg14")) {
         return;

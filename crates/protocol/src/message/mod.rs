@@ -40,7 +40,7 @@ pub use progress::{Phase, Progress};
 pub use redirect::Redirect;
 pub use refuse::Refuse;
 pub use ticket::Ticket;
-pub use tuples::Tuples;
+pub use tuples::{LENGTH_BYTES, Tuples};
 pub use tuples_batch::TuplesBatch;
 pub use tuples_writer::TuplesWriter;
 pub use wait::Wait;

@@ -7,7 +7,7 @@ use crate::{HEAP_TID_BYTES, ProtocolError};
 /// Bytes of the payload before the heap TIDs.
 pub(super) const HEAD_BYTES: usize = 8;
 /// Bytes of a value's length.
-pub(super) const LENGTH_BYTES: usize = 4;
+pub const LENGTH_BYTES: usize = 4;
 
 /// A batch of rows, as slices of the frame's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
