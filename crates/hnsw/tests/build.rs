@@ -23,6 +23,11 @@ fn finds_itself(kind: EngineKind, finished: &Finished) {
     assert!(finished.report.self_recall >= least, "{}: {}", kind.name(), finished.report.self_recall);
 }
 
+/// A vector's encoding.
+fn encoded(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
 #[test]
 fn lists_are_full_from_no_row_to_many_for_each_m() {
     for kind in ENGINES {
@@ -87,9 +92,8 @@ fn values_with_many_rows_do_not_trap_searches() {
     let kernel = distance::kernel(Elements::F32, Metric::L2).unwrap();
     let mut found = 0;
     for _ in 0..500 {
-        let query: Vec<u8> = numbers.vector(24).into_iter().flat_map(f32::to_le_bytes).collect();
-        let bytes = |value: &Vec<f32>| value.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-        let nearest = distinct.iter().map(|value| kernel(&query, &bytes(value))).min_by(f32::total_cmp).unwrap();
+        let query = encoded(&numbers.vector(24));
+        let nearest = distinct.iter().map(|value| kernel(&query, &encoded(value))).min_by(f32::total_cmp).unwrap();
         let distance = |element| kernel(&query, finished.values.value(element));
         let near = Searcher::default().search(&finished.graph, distance, |_| {}, 40);
         found += usize::from(near[0].distance() <= nearest);
@@ -282,14 +286,13 @@ fn clustered_vectors_are_found() {
         let finished = build(kind, &spec(32, 16), &values).unwrap();
         check(&finished, 5000);
         finds_itself(kind, &finished);
-        let bytes = |value: &Vec<f32>| value.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-        let of_tids: HashMap<_, _> = values.iter().enumerate().map(|(row, value)| (tid(row), bytes(value))).collect();
+        let of_tids: HashMap<_, _> = values.iter().enumerate().map(|(row, value)| (tid(row), encoded(value))).collect();
         for element in finished.graph.elements() {
             for row in finished.graph.heap_tids().of(element) {
                 assert_eq!(of_tids[row], finished.values.value(element), "{kind:?}: the value of {row:?}");
             }
         }
-        let recall = recall_for(&finished, Elements::F32, Metric::L2, queries.iter().map(bytes), 40);
+        let recall = recall_for(&finished, Elements::F32, Metric::L2, queries.iter().map(|query| encoded(query)), 40);
         assert!(recall >= 0.96, "{recall}");
     }
 }
