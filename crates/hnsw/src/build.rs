@@ -86,7 +86,8 @@ pub trait Engine: Send {
     ///
     /// # Errors
     /// [`BuildError::ValueLength`], [`BuildError::TrailingBytes`], [`BuildError::Value`], [`BuildError::HeapTid`],
-    /// [`BuildError::TooManyElements`], [`BuildError::Cancelled`], [`BuildError::Memory`]; with a spool also [`BuildError::SpoolFull`] and [`BuildError::Spool`].
+    /// [`BuildError::TooManyElements`], [`BuildError::Cancelled`], [`BuildError::Memory`]; with a spool also
+    /// [`BuildError::SpoolFull`] and [`BuildError::Spool`].
     fn add_all(&mut self, batches: &[RowBatch<'_>]) -> Result<(), BuildError>;
 
     /// Takes the rows of one batch.

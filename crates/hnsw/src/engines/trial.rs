@@ -2,9 +2,9 @@
 //!
 //! By Euclidean distance the bulk engine begins without a trial, except of sparse values without tiles. For these, under inner product of
 //! vectors of different norms, and by Hamming, Jaccard and Manhattan distance, the data decides which engine builds the better graph. If
-//! there was no trial at first and the guard finds bulk's graph poor, one follows, whatever the metric. In a trial both build a graph of a sample, and searches for other rows compare
-//! them, at several ef_search. A first trial's sample grows with the table: in a small one insertion considers nearly all rows for each
-//! element.
+//! there was no trial at first and the guard finds bulk's graph poor, one follows, whatever the metric. In a trial both build a graph of a
+//! sample, and searches for other rows compare them, at several ef_search. A first trial's sample grows with the table: in a small one
+//! insertion considers nearly all rows for each element.
 
 use std::sync::Arc;
 
