@@ -54,6 +54,31 @@ fn a_tls_mismatch_is_named() {
     }
 }
 
+/// The greeting of a builder without TLS may become readable at any moment, and in pieces.
+#[test]
+fn a_greeting_in_pieces_is_recognised() {
+    use std::io::{Read, Write};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for (stream, first) in listener.incoming().zip([1, 3, 5, 7]) {
+            let mut stream = stream.unwrap();
+            let (start, rest) = [1, 0, 0, 0, 1, 0, 0, 0].split_at(first);
+            stream.write_all(start).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            // The client may have understood and closed.
+            let _ = stream.write_all(rest);
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let mut session = database("pieces");
+    set(&mut session, "port", &port.to_string());
+    set(&mut session, "secure", "on");
+    for _ in 0..4 {
+        assert_eq!(fails(&mut session, CREATE).detail, "The server does not use TLS.");
+    }
+}
+
 /// Another server listens on the port: the hint must not suggest to turn encryption off.
 #[test]
 fn no_hint_turns_encryption_off_for_another_server() {

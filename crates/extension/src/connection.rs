@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
-use protocol::Greeting;
+use protocol::{GREETING_BYTES, Greeting};
 use rustls::{ClientConnection, ProtocolVersion};
 
 use crate::connect::connect;
@@ -194,11 +194,6 @@ impl Connection {
         if self.received.len() > RECEIVED_BYTES {
             return Err(Failure::protocol("The builder has sent more than the protocol allows at a time."));
         }
-        if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) && greets_plainly(&self.socket) {
-            return Err(tls::disagreement(&self.peer)
-                .detail("The server does not use TLS.")
-                .hint("Set hnsw.external_index_secure to off, or start the builder with a certificate."));
-        }
         let read = match &mut self.tls {
             Some(tls) => read_tls(tls, &self.socket, &mut self.wire, &mut self.received),
             None => read_into(&self.socket, &mut self.received),
@@ -261,17 +256,22 @@ impl Connection {
     fn io_error(&self, error: io::Error) -> Failure {
         let handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(_) if handshaking && greets_plainly(&self.wire) => tls::disagreement(&self.peer)
+                .detail("The server does not use TLS.")
+                .hint("Set hnsw.external_index_secure to off, or start the builder with a certificate."),
             Some(error) if handshaking || tls::is_about_our_certificate(error) => tls::failure(&self.peer, error),
             _ => self.broken(&error.to_string()),
         }
     }
 }
 
-/// Whether the next bytes are the plain greeting of a builder or router without TLS.
-fn greets_plainly(socket: &TcpStream) -> bool {
-    let mut bytes = [0; 8];
-    let greetings = [Greeting::builder(), Greeting::router()];
-    matches!(socket.peek(&mut bytes), Ok(8)) && greetings.contains(&Greeting::from_bytes(bytes))
+/// Whether `first`, in which rustls found no TLS, begins the plain greeting of a builder or router.
+fn greets_plainly(first: &[u8]) -> bool {
+    [Greeting::builder(), Greeting::router()].iter().any(|greeting| {
+        let greeting = greeting.to_bytes();
+        let shorter = first.len().min(greeting.len());
+        shorter > 0 && first[..shorter] == greeting[..shorter]
+    })
 }
 
 fn read_into(socket: &TcpStream, received: &mut BytesMut) -> io::Result<usize> {
@@ -295,10 +295,14 @@ fn read_tls(
     if tls.process_new_packets().map_err(invalid)?.peer_has_closed() {
         return Ok(0);
     }
-    wire.clear();
+    // A greeting may arrive in pieces: `greets_plainly` needs all of them.
+    if wire.len() >= GREETING_BYTES {
+        wire.clear();
+    }
+    let earlier = wire.len();
     // rustls alone would make a system call for each 4 KiB.
     let read = read_into(socket, wire)?;
-    let mut rest = &wire[..];
+    let mut rest = &wire[earlier..];
     while !rest.is_empty() && tls.read_tls(&mut rest)? > 0 {
         let mut left = tls.process_new_packets().map_err(invalid)?.plaintext_bytes_to_read();
         received.reserve(left);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use pgrx::prelude::*;
 use protocol::{
-    BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_VERSION, Greeting, ProtocolError, Refuse, ServerType,
-    SessionState, StreamChecksum, TuplesBatch,
+    BuilderMessage, ClientMessage, EndOfTuples, Frame, GREETING_BYTES, GREETING_VERSION, Greeting, ProtocolError,
+    Refuse, ServerType, SessionState, StreamChecksum, TuplesBatch,
 };
 
 use crate::connect;
@@ -43,9 +43,9 @@ impl Session {
         let limit = settings.connect_timeout.unwrap_or(GREETING_TIMEOUT);
         let started = Instant::now();
         let mut probed = settings.tls.is_some();
-        while connection.received().len() < 8 {
+        while connection.received().len() < GREETING_BYTES {
             connection.exchange()?;
-            if connection.received().len() >= 8 {
+            if connection.received().len() >= GREETING_BYTES {
                 break;
             }
             if connection.is_closed() {
@@ -69,7 +69,7 @@ impl Session {
             }
             connection.wait()?;
         }
-        let mut bytes = [0; 8];
+        let mut bytes = [0; GREETING_BYTES];
         connection.received().copy_to_slice(&mut bytes);
         let greeting = Greeting::from_bytes(bytes);
         if greeting.version != GREETING_VERSION {

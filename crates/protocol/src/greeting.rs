@@ -23,7 +23,10 @@ pub enum ServerType {
     Router = 2,
 }
 
-/// The 8 bytes that the server sends when it accepts a connection.
+/// Bytes of a [`Greeting`].
+pub const GREETING_BYTES: usize = 8;
+
+/// The [`GREETING_BYTES`] that the server sends when it accepts a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// [`GREETING_VERSION`].
@@ -47,7 +50,7 @@ impl Greeting {
 
     /// The bytes to send, in one segment: Lantern's clients do not loop on short reads.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; 8] {
+    pub fn to_bytes(&self) -> [u8; GREETING_BYTES] {
         let [v0, v1, v2, v3] = self.version.to_le_bytes();
         let [t0, t1, t2, t3] = self.server_type.to_le_bytes();
         [v0, v1, v2, v3, t0, t1, t2, t3]
@@ -55,7 +58,7 @@ impl Greeting {
 
     /// Reads a greeting; every value is accepted.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; 8]) -> Self {
+    pub fn from_bytes(bytes: [u8; GREETING_BYTES]) -> Self {
         let [v0, v1, v2, v3, t0, t1, t2, t3] = bytes;
         Self { version: u32::from_le_bytes([v0, v1, v2, v3]), server_type: u32::from_le_bytes([t0, t1, t2, t3]) }
     }

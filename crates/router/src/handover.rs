@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use protocol::{
-    BUILDER_SILENCE_TIMEOUT, BuilderMessage, ClientMessage, Frame, Greeting, MAGIC, Redirect, ServerType, Ticket,
-    capability, kind,
+    BUILDER_SILENCE_TIMEOUT, BuilderMessage, ClientMessage, Frame, GREETING_BYTES, Greeting, MAGIC, Redirect,
+    ServerType, Ticket, capability, kind,
 };
 use service::{FrameReader, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -43,7 +43,7 @@ pub(crate) fn redirect(lease: &Lease, server_name: &str, here: &str) -> BuilderM
 /// The builder cannot be reached, or another program listens there.
 pub(crate) async fn greeted(lease: &Lease, tls: Option<&BuilderTls>) -> io::Result<Box<dyn Transport>> {
     let mut stream = connect(&lease.facts().place, tls).await?;
-    let mut greeting = [0; 8];
+    let mut greeting = [0; GREETING_BYTES];
     // With a time limit: the kernel accepts connections for a suspended process, too.
     in_time(stream.read_exact(&mut greeting)).await?;
     let greeting = Greeting::from_bytes(greeting);
