@@ -38,7 +38,7 @@ const BULK: [(Shape, u32); 9] = [
     (shape((Vector, 16, L1), (1000, 1000), (16, 64)), 0xfd20_cc47),
     (shape((HalfVec, 96, L2), (1200, 40), (5, 64)), 0x1313_552d),
     (shape((SparseVec, 64, Cosine), (1000, 1000), (16, 64)), 0x9f6f_1c00),
-    (shape((Vector, 16, Cosine), (20_000, 20_000), (8, 32)), 0xd8cc_4d8c),
+    (shape((Vector, 16, Cosine), (20_000, 20_000), (8, 32)), 0x6178_16b8),
     (shape((Bit, 256, Hamming), (5000, 5000), (16, 128)), 0xf2e8_672e),
 ];
 

@@ -131,7 +131,7 @@ fn a_crowd_of_near_identical_rows_is_reachable_by_the_rule() {
     let finished = build_without(Pass::Remedies, &spec, &rows);
     check(&finished, rows.len());
     // A link to an unreachable element replaces a link that the rule chose.
-    assert!(finished.report.relinked < 50, "{}", finished.report.relinked);
+    assert!(finished.report.relinked < 200, "{}", finished.report.relinked);
     // Searches for rows elsewhere that arrive in the crowd find a way out of it.
     let queries = (0..200).map(|at| row(10 * at));
     let queries = queries.map(|row| row.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());

@@ -3,6 +3,9 @@
 //! Among near-identical rows a few central elements are nearest to all others. Then nearly all links lead to them, and many elements have
 //! no incoming link at all. (Insertion avoids this only because the first elements had no better neighbors than each other.) This pass
 //! replaces links that the diversity rule pruned and the refill put back.
+//!
+//! Each element gives up few links: where some rows are nearer to all queries than most rows are, as bit strings with few bits set, the
+//! elements of low in-degree are hardly ever a result, and all have the same few neighbors, whose lists would lead to nothing else.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -11,6 +14,10 @@ use crate::space::Space;
 use crate::tasks::ranges;
 use crate::{BuildError, Control};
 use distance::Metric;
+
+/// An element gives up at most one in this many of its links, at least one; more only for elements to which nobody links, which would be
+/// unreachable.
+const GIVEN: usize = 16;
 
 /// Gives elements of low in-degree links from their own neighbors, in place of refilled links to elements of high in-degree. Visits
 /// `points` in `order`. `chosen` has, for each point, how many neighbors the diversity rule chose: these come first in the list, and stay.
@@ -47,6 +54,7 @@ pub(crate) fn balance_in_degrees(
         let elements = order[range].iter().map(|&at| points[at as usize]);
         Ok(elements.filter(|&element| counts[element as usize].load(Ordering::Relaxed) < enough).collect::<Vec<_>>())
     })?;
+    let (mut given, most) = (vec![0_u8; draft.len()], (2 * draft.m() / GIVEN).max(1) as u8);
     let mut links: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
     for element in poor.into_iter().flatten() {
         control.check()?;
@@ -56,7 +64,8 @@ pub(crate) fn balance_in_degrees(
             }
             let slots = draft.slots_mut(host, 0);
             let first = usize::from(fixed[host as usize].load(Ordering::Relaxed));
-            if slots.contains(&element) {
+            let gives = links[element as usize] == 0 || given[host as usize] < most;
+            if !gives || slots.contains(&element) {
                 continue;
             }
             let rich = |&slot: &u32| links.get(slot as usize).is_some_and(|&links| links > enough);
@@ -65,6 +74,7 @@ pub(crate) fn balance_in_degrees(
                 links[*slot as usize] -= 1;
                 links[element as usize] += 1;
                 *slot = element;
+                given[host as usize] = given[host as usize].saturating_add(1);
             }
         }
     }
@@ -104,6 +114,20 @@ mod tests {
         // By then 5 has two links, which is enough, and 4 has no more than that.
         assert_eq!(draft.neighbors(2, 0), [0, 1, 3, 4]);
         assert_eq!(draft.neighbors(5, 0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn an_element_gives_up_few_links() {
+        // Nobody links to 5 and 6, which have the same neighbors.
+        let store = store(&[[0.0]; 7]);
+        let space = Space::exact(Measure::new(Elements::F32, Metric::L2, 1).unwrap(), &store);
+        let mut draft = Draft::new(2, vec![0; 7]);
+        (0..).zip(LISTS.iter().chain([&LISTS[5]])).for_each(|(element, &list)| draft.set(element, 0, list));
+        let points: Vec<u32> = (0..7).collect();
+        balance_in_degrees(&mut draft, space, &points, &points, &[0; 7], &Control::default()).unwrap();
+        let lists = [0, 1, 2, 3].map(|element| draft.neighbors(element, 0).to_vec());
+        // 0 gives up a second link, to 6, which nobody links to by then; 1 and 3 do not.
+        assert_eq!(lists, [[1, 2, 6, 5], [0, 2, 3, 5], [0, 1, 6, 4], [0, 1, 2, 4]]);
     }
 
     #[test]
