@@ -4,7 +4,7 @@
 
 use benches::EFS;
 use benches::hard::HardSet;
-use harness::hard::FAMILIES;
+use harness::hard::{FAMILIES, drawn};
 use hnsw::{EngineKind, Remedy};
 
 const ROWS: usize = 3000;
@@ -64,6 +64,20 @@ fn groups_that_lie_equally_far_are_linked() {
     let (_, recall) = EFS.iter().zip(searches.recall).find(|(ef, _)| **ef == 20).unwrap();
     // A graph by insertion has .81.
     assert!(recall[1] > 0.95, "{recall:?}");
+}
+
+/// Bits of which few are set: all elements of low in-degree have the same neighbors. Small groups of sparse rows: links to missed elements
+/// help more than links across.
+#[test]
+fn links_that_help_elsewhere_do_no_harm() {
+    for number in [79, 207] {
+        let set = HardSet::make(drawn(number), 1, 20_000, 2 * QUERIES).unwrap();
+        let [ours, insertion] =
+            [EngineKind::Bulk, EngineKind::Insertion].map(|kind| set.graph.search(&set.graph.build(kind, 2).unwrap()));
+        for ((ef, ours), insertion) in EFS.iter().zip(ours.recall).zip(insertion.recall) {
+            assert!(ours[1] >= insertion[1] - CHANCE, "{number} at ef {ef}: {} of {}", ours[1], insertion[1]);
+        }
+    }
 }
 
 /// The guard's queries are rows and values between rows.

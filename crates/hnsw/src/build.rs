@@ -130,7 +130,8 @@ pub struct Report {
     pub unreachable: u64,
     /// Share of sampled elements that a search for their own value finds with `ef_search` 40, 0 to 1.
     pub self_recall: f32,
-    /// Recall@10 with `ef_search` 40, 0 to 1; queries are rows and values between rows. Measured before missed elements are linked.
+    /// Recall@10 with `ef_search` 40, 0 to 1; queries are rows and values between rows. If searches lose no more than chance, it is
+    /// measured before missed elements are linked.
     pub recall: f32,
     /// Recall lost on the way from the entry point, for example to islands: recall@10 with `ef_search` 20 of searches that begin at the
     /// true nearest element, minus that of searches from the entry point; at least 0.

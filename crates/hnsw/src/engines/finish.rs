@@ -74,23 +74,16 @@ struct Measured {
 }
 
 impl Completion<'_> {
-    /// Fills the lists, measures the graph and repairs it if searches get lost, links elements that searches miss, duplicates and
-    /// unreachable elements, and orders the elements for the pages.
+    /// Fills the lists, measures the graph and repairs it if searches get lost, links elements that searches miss, duplicates and unreachable
+    /// elements, and orders the elements for the pages.
     pub(crate) fn run(self, draft: Draft, gathered: Gathered, taken: TakenRows) -> Result<Finished, BuildError> {
-        let Setup { spec, control, pool, store, .. } = self.setup;
+        let Setup { control, pool, store, .. } = self.setup;
         let (rows, elements) = (taken.heap_tids.rows() as u64, draft.len() as u64);
         let inserted = gathered.inserted;
         let rounds = if inserted { 1 } else { 2 };
         control.progress().enter(Phase::Repair, rounds * gathered.points.len() as u64);
         let near = gathered.near_order(&taken.duplicates);
         let Measured { mut draft, quality, remedy } = self.measured(draft, gathered, &taken)?;
-        // Links to missed elements would replace links across. Under inner product the nearest elements are the longest, so that a search
-        // for a short element does not end near it.
-        let links_missed = matches!(remedy, Remedy::None | Remedy::Navigation) && spec.metric != Metric::InnerProduct;
-        if links_missed && !inserted && control.runs(Pass::MissedElements) {
-            let random = Random::new(spec.seed).fork(MISSED_STREAM);
-            pool.run(|| missed::link(&mut draft, &taken.points(), self.space, random, control))?;
-        }
         pool.run(|| duplicates::link(&mut draft, &taken, control))?;
         control.ran("duplicates");
         let reaches = control.runs(Pass::Reach);
@@ -119,9 +112,9 @@ impl Completion<'_> {
         Ok(Finished { graph, values: store.clone(), order, report })
     }
 
-    /// Fills the lists of layer 0, measures the graph, and tries remedies if searches lose more than chance. If they still lose more than
-    /// [`INSERTION_LOSS`], or the lists are [`POOR_LISTS`], and insertion has a higher recall on a sample, insertion builds a second graph,
-    /// and the better one is used.
+    /// Fills the lists of layer 0, measures the graph, tries remedies if searches lose more than chance, and links elements that searches
+    /// miss. If searches still lose more than [`INSERTION_LOSS`], or the lists are [`POOR_LISTS`], and insertion has a higher recall on a
+    /// sample, insertion builds a second graph, and the better one is used.
     fn measured(self, mut draft: Draft, gathered: Gathered, taken: &TakenRows) -> Result<Measured, BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
         let (points, order, inserted) = (gathered.points.clone(), gathered.order.clone(), gathered.inserted);
@@ -135,11 +128,19 @@ impl Completion<'_> {
             quality = pool.run(|| sample.quality(&draft, control))?;
         }
         let mut measured = Measured { quality, draft, remedy: Remedy::None };
-        if inserted || !control.runs(Pass::Remedies) {
+        if inserted {
             return Ok(measured);
         }
-        if measured.quality.loses() {
+        let remedies = control.runs(Pass::Remedies);
+        if remedies && quality.loses() {
             measured = self.mended(measured, &sample, (&points, &order))?;
+        }
+        // Links to missed elements would replace links across.
+        if measured.remedy != Remedy::LinksAcross {
+            self.link_missed(&mut measured.draft, &points)?;
+            if measured.quality.loses() {
+                measured.quality = pool.run(|| sample.quality(&measured.draft, control))?;
+            }
         }
         let quality = measured.quality;
         let falls_short = (quality.loses() && quality.lost() > INSERTION_LOSS) || quality.local < POOR_LISTS;
@@ -147,7 +148,7 @@ impl Completion<'_> {
             let tried = trial::run_of_near(self.setup, &points, &order)?;
             Ok::<_, BuildError>(tried.is_some_and(|tried| tried.insertion_finds_more(INSERTION_GAIN)))
         };
-        if falls_short && self.trial && points.len() >= INSERTION_FROM && finds_more()? {
+        if remedies && falls_short && self.trial && points.len() >= INSERTION_FROM && finds_more()? {
             // All points are inserted, and their lists filled once more.
             control.progress().expect_more(2 * points.len() as u64);
             let (mut draft, gathered) = insert_all(self.setup, taken, points)?;
@@ -201,11 +202,23 @@ impl Completion<'_> {
         Ok(measured)
     }
 
+    /// Links elements that searches miss. Not under inner product: there the nearest elements are the longest, so that a search for a short
+    /// element does not end near it.
+    fn link_missed(self, draft: &mut Draft, points: &[u32]) -> Result<(), BuildError> {
+        let Setup { spec, pool, control, .. } = self.setup;
+        if spec.metric == Metric::InnerProduct || !control.runs(Pass::MissedElements) {
+            return Ok(());
+        }
+        let random = Random::new(spec.seed).fork(MISSED_STREAM);
+        pool.run(|| missed::link(draft, points, self.space, random, control))
+    }
+
     fn copy(self, draft: &Draft) -> Result<Draft, BuildError> {
         self.setup.pool.run(|| draft.copy(&self.setup.control))
     }
 
-    /// Tries links across with several sample sizes and numbers of links, and keeps the best graph if it gains [`ACROSS_GAIN`].
+    /// Tries links across with several sample sizes and numbers of links, and keeps the best graph if it gains [`ACROSS_GAIN`],
+    /// and if links to missed elements, which would follow otherwise, do not find more.
     fn link_across(
         self,
         mut measured: Measured,
@@ -215,6 +228,10 @@ impl Completion<'_> {
         let Setup { spec, pool, control, .. } = self.setup;
         let m = measured.draft.m();
         let (before, unlinked) = (self.copy(&measured.draft)?, measured.quality);
+        let mut missed = self.copy(&before)?;
+        self.link_missed(&mut missed, points)?;
+        let of_missed = quality_of(&missed)?;
+        drop(missed);
         for drawn in ACROSS_SAMPLES {
             let random = Random::new(spec.seed).fork(ACROSS_STREAM);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
@@ -229,7 +246,7 @@ impl Completion<'_> {
                     break;
                 }
                 let worth = if measured.remedy == Remedy::None { ACROSS_GAIN } else { ACROSS_GAIN / 3.0 };
-                if quality.finds_more_than(&measured.quality, worth) {
+                if quality.finds_more_than(&measured.quality, worth) && quality.mean() >= of_missed.mean() {
                     measured = Measured { draft: self.copy(&draft)?, quality, remedy: Remedy::LinksAcross };
                 }
             }

@@ -65,12 +65,17 @@ impl Quality {
         self.lost() > DOUBT.max(1.5 * self.deviation)
     }
 
+    /// The mean of both `ef_search`, from the entry point.
+    pub(crate) fn mean(&self) -> f32 {
+        (self.low + self.recall) / 2.0
+    }
+
     /// Whether this graph's recall is higher than another's by `more`, and not clearly lower for any kind of probes: lower by a small
     /// share of the gain at most.
     pub(crate) fn finds_more_than(&self, other: &Self, more: f32) -> bool {
         const HARDLY: f32 = 0.005;
         const SHARE: f32 = 0.125;
-        let gain = ((self.low + self.recall) - (other.low + other.recall)) / 2.0;
+        let gain = self.mean() - other.mean();
         let tolerated = HARDLY.max(SHARE * gain);
         gain > more && self.kinds.iter().zip(other.kinds).all(|(own, other)| *own > other - tolerated)
     }
