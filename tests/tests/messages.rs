@@ -63,7 +63,8 @@ fn a_greeting_in_pieces_is_recognised() {
     std::thread::spawn(move || {
         for (stream, first) in listener.incoming().zip([1, 3, 5, 7]) {
             let mut stream = stream.unwrap();
-            let (start, rest) = [1, 0, 0, 0, 1, 0, 0, 0].split_at(first);
+            let greeting = protocol::Greeting::builder().to_bytes();
+            let (start, rest) = greeting.split_at(first);
             stream.write_all(start).unwrap();
             std::thread::sleep(Duration::from_millis(200));
             // The client may have understood and closed.

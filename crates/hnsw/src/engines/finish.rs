@@ -136,7 +136,7 @@ impl Completion<'_> {
             measured = self.mended(measured, &sample, (&points, &order))?;
         }
         // Links to missed elements would replace links across.
-        if measured.remedy != Remedy::LinksAcross {
+        if measured.remedy != Remedy::LinksAcross && self.links_missed() {
             self.link_missed(&mut measured.draft, &points)?;
             if measured.quality.loses() {
                 measured.quality = pool.run(|| sample.quality(&measured.draft, control))?;
@@ -202,13 +202,15 @@ impl Completion<'_> {
         Ok(measured)
     }
 
-    /// Links elements that searches miss. Not under inner product: there the nearest elements are the longest, so that a search for a short
-    /// element does not end near it.
+    /// Whether elements that searches miss are linked. Not under inner product: there the nearest elements are the longest, so that a search
+    /// for a short element does not end near it.
+    fn links_missed(self) -> bool {
+        let Setup { spec, control, .. } = self.setup;
+        spec.metric != Metric::InnerProduct && control.runs(Pass::MissedElements)
+    }
+
     fn link_missed(self, draft: &mut Draft, points: &[u32]) -> Result<(), BuildError> {
         let Setup { spec, pool, control, .. } = self.setup;
-        if spec.metric == Metric::InnerProduct || !control.runs(Pass::MissedElements) {
-            return Ok(());
-        }
         let random = Random::new(spec.seed).fork(MISSED_STREAM);
         pool.run(|| missed::link(draft, points, self.space, random, control))
     }
@@ -228,10 +230,12 @@ impl Completion<'_> {
         let Setup { spec, pool, control, .. } = self.setup;
         let m = measured.draft.m();
         let (before, unlinked) = (self.copy(&measured.draft)?, measured.quality);
-        let mut missed = self.copy(&before)?;
-        self.link_missed(&mut missed, points)?;
-        let of_missed = quality_of(&missed)?;
-        drop(missed);
+        let mut with_missed = unlinked;
+        if self.links_missed() {
+            let mut draft = self.copy(&before)?;
+            self.link_missed(&mut draft, points)?;
+            with_missed = quality_of(&draft)?;
+        }
         for drawn in ACROSS_SAMPLES {
             let random = Random::new(spec.seed).fork(ACROSS_STREAM);
             let across = pool.run(|| Across::find(points, (drawn, 3 * m / 4), self.space, random, control))?;
@@ -246,7 +250,7 @@ impl Completion<'_> {
                     break;
                 }
                 let worth = if measured.remedy == Remedy::None { ACROSS_GAIN } else { ACROSS_GAIN / 3.0 };
-                if quality.finds_more_than(&measured.quality, worth) && quality.mean() >= of_missed.mean() {
+                if quality.finds_more_than(&measured.quality, worth) && quality.mean() >= with_missed.mean() {
                     measured = Measured { draft: self.copy(&draft)?, quality, remedy: Remedy::LinksAcross };
                 }
             }
